@@ -130,6 +130,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
     TT_GO(tt_rank_create_units(config, rank));
     if (config->train) TT_GO(create_optimizer(rank));
     TT_GO(create_snapshot(config, rank));
+    TT_GO(tt_rank_reference_init(config, rank));
     TT_GO(tt_rank_rows_init(config, rank));
     TT_GO(tt_rank_tokens_init(config, rank));
     TT_GO(tt_rank_sums_init(config, rank));
@@ -172,6 +173,7 @@ void tt_rank_deinit(struct tt_rank *rank)
     tt_free(rank->rows.block);
     tt_free(rank->rows.tallies);
     tt_snapshot_deinit(&rank->snapshot);
+    tt_rank_reference_deinit(rank);
     for (int u = 0; rank->model != NULL && u < rank->model->unit_count; u++) {
         if (rank->moments != NULL) tt_moments_deinit(&rank->moments[u]);
         if (rank->units != NULL) tt_unit_destroy(rank->units[u]);
@@ -186,13 +188,42 @@ void tt_rank_deinit(struct tt_rank *rank)
     *rank = (struct tt_rank){0};
 }
 
+static tt_status load_units(struct tt_rank *rank, struct tt_load_source source)
+{
+    source.scratch = tt_workspace_rest(rank->workspace);
+    TT_TRY(tt_load_units(rank->model, rank->units, rank->stream, &source));
+    return tt_stream_synchronize(rank->stream);
+}
+
+/* Nobody reads the values at the begin where the reference is no copy. */
+static tt_status load_begin(struct tt_rank *rank, const struct tt_load_source *begin)
+{
+    if (!tt_rank_copies_reference(rank)) return TT_OK;
+    TT_TRY(load_units(rank, *begin));
+    return tt_rank_keep_reference(rank);
+}
+
+/* The base under an adapter is in place. */
+static tt_status load_own(struct tt_rank *rank, struct tt_load_source source)
+{
+    source.adapter_only = source.adapter != NULL && tt_rank_copies_reference(rank);
+    return load_units(rank, source);
+}
+
+tt_status tt_rank_load_again(struct tt_rank *rank, const struct tt_load_source *begin,
+                             const struct tt_load_source *source)
+{
+    TT_TRY(tt_rank_check_split(rank));
+    tt_status status = load_begin(rank, begin);
+    TT_TRY(tt_comm_agree(rank->world, status == TT_OK ? load_own(rank, *source) : status));
+    return tt_shard_context_share(rank->shard);
+}
+
 tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source)
 {
     TT_TRY(tt_rank_check_split(rank));
-    struct tt_load_source with_scratch = *source;
-    with_scratch.scratch = tt_workspace_rest(rank->workspace);
-    tt_status status = tt_load_units(rank->model, rank->units, rank->stream, &with_scratch);
-    if (status == TT_OK) status = tt_stream_synchronize(rank->stream);
+    tt_status status = load_units(rank, *source);
+    if (status == TT_OK) status = tt_rank_keep_reference(rank);
     TT_TRY(tt_comm_agree(rank->world, status));
     return tt_shard_context_share(rank->shard);
 }

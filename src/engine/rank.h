@@ -36,7 +36,8 @@ struct tt_rank_config {
     bool train;                           /* gradients, masters, optimizer state */
     const struct tt_optimizer *optimizer; /* of a training; NULL: AdamW */
     const struct tt_optim_config *optim;  /* lent: the parameter groups of a training; NULL: one group */
-    bool saves, saves_state;     /* host memory for a snapshot of the values; of the optimizer state too */
+    bool continues;          /* the training begins with values of an adapter, which its reference has, too */
+    bool saves, saves_state; /* host memory for a snapshot of the values; of the optimizer state too */
     enum tt_recompute recompute; /* the levels that the plan may choose */
     const enum tt_level *levels; /* [block_count], lent: the levels that it chose; NULL: TT_KEEP_CHEAP */
     /* the plan chose it: embedding and head are gathered in parts where they can be; the same on all ranks */
@@ -66,6 +67,13 @@ struct tt_rank_rows {
     double sums[TT_OBJECTIVE_SUMS], shared[TT_OBJECTIVE_SHARED_MAX];
 };
 
+/* The values before the training, of an objective that has a reference with other values than the model with adapters
+ * off; empty for any other one. */
+struct tt_rank_reference {
+    struct tt_buffer **masters; /* [model->unit_count], in device memory; NULL: nothing of the unit trains */
+    struct tt_buffer *scratch;  /* of the largest of them */
+};
+
 struct tt_rank {
     struct tt_device *device;
     struct tt_stream *stream;
@@ -73,6 +81,7 @@ struct tt_rank {
     struct tt_comm *world; /* of the mesh: all ranks */
     struct tt_objective objective;
     struct tt_rank_rows rows;
+    struct tt_rank_reference reference;
     struct tt_model *model;
     struct tt_shard_context *shard;
     struct tt_unit **units; /* [model->unit_count] */
@@ -101,6 +110,10 @@ void tt_rank_deinit(struct tt_rank *rank);
  * Collective. */
 struct tt_load_source;
 TT_MUST_USE tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source);
+/* The same for a training that goes on: `begin` has the values that it began with, for the reference of its
+ * objective. */
+TT_MUST_USE tt_status tt_rank_load_again(struct tt_rank *rank, const struct tt_load_source *begin,
+                                         const struct tt_load_source *source);
 
 /* Whether every unit is whole in this device's memory, so that a pass of this rank needs no transfers. */
 bool tt_rank_is_at_hand(const struct tt_rank *rank);

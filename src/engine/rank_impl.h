@@ -24,8 +24,17 @@ void tt_rank_attached_deinit(struct tt_rank *rank);
 /* rank_tokens.c, for rank_batch.c: the tokens of a micro batch, in rank->batch. */
 TT_MUST_USE tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt_batch *batch,
                                            struct tt_pass *pass);
-/* rank_rows.c, for tt_rank_init: allocates `rows`, and checks that the model has the reference that the objective
- * needs. For tt_rank_add_loss: calls the objective's function. */
+/* rank_reference.c, for tt_rank_init and tt_rank_deinit: memory for the reference of the objective.
+ * TT_ERR_USAGE: there is none. */
+TT_MUST_USE tt_status tt_rank_reference_init(const struct tt_rank_config *config, struct tt_rank *rank);
+void tt_rank_reference_deinit(struct tt_rank *rank);
+bool tt_rank_has_reference(const struct tt_rank *rank); /* the objective needs one */
+/* Whether it is a copy of the values that train. For tt_rank_load: copies the values as they are now. */
+bool tt_rank_copies_reference(const struct tt_rank *rank);
+TT_MUST_USE tt_status tt_rank_keep_reference(struct tt_rank *rank);
+/* rank_rows.c, for rank_reference.c: log p of the labels of a pass, [rows], in host memory. */
+TT_MUST_USE tt_status tt_rank_read_logp(struct tt_rank *rank, const struct tt_pass *pass, float *logp_N);
+/* rank_rows.c, for tt_rank_init: allocates `rows`. For tt_rank_add_loss: calls the objective's function. */
 int64_t tt_rank_labels(const struct tt_rank *rank); /* of the scores that the objective reads; 0: none */
 TT_MUST_USE tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank *rank);
 TT_MUST_USE tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *batch,

@@ -5,21 +5,6 @@
 #include "comm/host_values.h"
 #include "engine/rank_impl.h"
 
-/* The reference is the model before training, so adapters_off must remove every trained value. */
-static tt_status check_reference(const struct tt_rank *rank)
-{
-    for (size_t i = 0; i < rank->model->param_count; i++) {
-        const tt_param *param = rank->model->params[i];
-        if (!(param->trainable || param->adapter) || strstr(param->name, ".lora_") != NULL) continue;
-        tt_status status =
-            tt_fail(TT_ERR_USAGE, "objective '%s' needs a reference, and '%s' trains without LoRA",
-                    rank->objective.ops->name, param->name);
-        tt_hint("the reference is the model with adapters off: train LoRA matrices alone");
-        return status;
-    }
-    return TT_OK;
-}
-
 int64_t tt_rank_labels(const struct tt_rank *rank)
 {
     return rank->objective.ops->labels != 0 ? rank->model->facts.label_count : 0;
@@ -30,7 +15,6 @@ tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank 
     const struct tt_objective_ops *ops = rank->objective.ops;
     size_t rows = (size_t)config->limits.rows;
     size_t scores = (size_t)(tt_rank_labels(rank) * config->limits.sequences);
-    if ((ops->needs & TT_NEEDS_REFERENCE) != 0) TT_TRY(check_reference(rank));
     if (ops->rows == NULL || tt_device_is_plan(rank->device)) return TT_OK;
     float *block = tt_calloc(6 * rows + 2 * scores + 1, sizeof *block);
     if (block == NULL) return TT_ERR_MEMORY;
@@ -48,13 +32,8 @@ tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank 
     return rank->rows.tallies != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
-static bool compares(const struct tt_rank *rank)
-{
-    return (rank->objective.ops->needs & TT_NEEDS_REFERENCE) != 0;
-}
-
 /* log p of the labels is -loss: there is no label smoothing. */
-static tt_status read_logp(struct tt_rank *rank, const struct tt_pass *pass, float *logp_N)
+tt_status tt_rank_read_logp(struct tt_rank *rank, const struct tt_pass *pass, float *logp_N)
 {
     int64_t rows = pass->in.batch->row_count;
     if (rows == 0 || tt_device_is_plan(rank->device)) return TT_OK;
@@ -63,23 +42,6 @@ static tt_status read_logp(struct tt_rank *rank, const struct tt_pass *pass, flo
     TT_TRY(tt_stream_synchronize(rank->stream));
     for (int64_t n = 0; n < rows; n++) logp_N[n] = -logp_N[n];
     return TT_OK;
-}
-
-tt_status tt_rank_reference(struct tt_rank *rank, const struct tt_pass *pass)
-{
-    struct tt_pass_results results = {0}; /* without sums: these are of the passes with a gradient */
-    struct tt_pass own = *pass;
-    tt_status status = TT_OK;
-    if (!compares(rank)) return TT_OK;
-    own.out = &results;
-    own.in.adapters_off = true;
-    own.in.training = own.in.gradient = false;
-    TT_GO(tt_executor_forward(rank->executor, &own));
-    if (pass->in.batch->token_count > 0) TT_GO(read_logp(rank, &own, rank->rows.ref_logp_N));
-out:
-    if (status != TT_OK) tt_while("running the reference");
-    tt_executor_end(rank->executor);
-    return status;
 }
 
 /* Four bytes for each row with a label. */
@@ -99,7 +61,7 @@ static tt_status run_objective(struct tt_rank *rank, const struct tt_batch *batc
         .batch = batch,
         .counts = counts,
         .logp_N = own->logp_N,
-        .ref_logp_N = compares(rank) ? own->ref_logp_N : NULL,
+        .ref_logp_N = tt_rank_has_reference(rank) ? own->ref_logp_N : NULL,
         .correct_N = own->correct_N,
         .entropy_N = own->entropy_N,
         .mean_N = own->mean_N,
@@ -110,7 +72,7 @@ static tt_status run_objective(struct tt_rank *rank, const struct tt_batch *batc
     TT_TRY(read_rows(rank, pass, TT_RESULT_CORRECT, own->correct_N));
     TT_TRY(read_rows(rank, pass, TT_RESULT_ENTROPY, own->entropy_N));
     TT_TRY(read_rows(rank, pass, TT_RESULT_MEAN, own->mean_N));
-    TT_TRY(read_logp(rank, pass, own->logp_N));
+    TT_TRY(tt_rank_read_logp(rank, pass, own->logp_N));
     return tt_objective_run(&rank->objective, &rows, shared);
 }
 

@@ -11,6 +11,8 @@ struct tt_inputs_config tt_inputs_config_of(const struct tt_job_spec *job, enum 
         .use = use,
         .model = &job->model,
         .lora = use == TT_INPUTS_TRAIN ? &job->lora : NULL,
+        .sets_dropout = use == TT_INPUTS_TRAIN && job->objective.ops != NULL &&
+                        tt_objective_suggests(job->objective.ops, "lora_dropout"),
         .quantization = &job->quantization,
         .device = &job->device,
         .data = use != TT_INPUTS_GENERATE ? &job->data : NULL,

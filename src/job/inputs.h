@@ -65,6 +65,7 @@ struct tt_inputs_config {
     enum tt_inputs_use use;
     const struct tt_model_spec *model;
     const struct tt_lora_config *lora; /* of a training */
+    bool sets_dropout; /* lora's dropout is that of an adapter, too: the objective has a default for it */
     const struct tt_quantization_config *quantization;
     const struct tt_device_spec *device;
     const struct tt_data_config *data;   /* NULL for TT_INPUTS_GENERATE */

@@ -27,13 +27,15 @@ static tt_status open_adapter(const struct tt_inputs_config *config, const char 
     TT_GO(tt_hub_locate(given, NULL, "adapter", &adapter->folder));
     adapter->lora = inputs->model_options.lora;
     TT_GO(tt_adapter_config_read(adapter->folder, &inputs->arena, &adapter->lora));
+    if (config->sets_dropout) adapter->lora.dropout = inputs->model_options.lora.dropout;
     TT_GO(tt_adapter_config_check(&adapter->lora, &inputs->model_facts));
     TT_GO(tt_adapter_open_for(adapter->folder, &inputs->model_facts, &adapter->file));
     if (config->use == TT_INPUTS_TRAIN)
         tt_info(
             "the adapter '%s' has its own rank (%lld), alpha (%g) and targets; the lora_* settings of the "
-            "run are ignored",
-            adapter->folder, (long long)adapter->lora.r, adapter->lora.alpha);
+            "run are ignored%s",
+            adapter->folder, (long long)adapter->lora.r, adapter->lora.alpha,
+            config->sets_dropout ? ", lora_dropout excepted" : "");
 out:
     if (status != TT_OK) tt_while("opening the adapter '%s'", given);
     return status;

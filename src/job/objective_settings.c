@@ -67,26 +67,9 @@ tt_status tt_objective_suggest(struct tt_settings *settings, const struct tt_job
     return TT_OK;
 }
 
-/* The reference is the model with adapters off. */
-static tt_status check_reference(const struct tt_objective_ops *ops, const struct tt_job_spec *job)
-{
-    if (!job->model.use_peft)
-        return refuse(ops, "objective %s needs LoRA, and use_peft is off",
-                      "the reference is the model with adapters off: leave use_peft on");
-    if (job->model.adapter_name_or_path != NULL)
-        return refuse(
-            ops, "objective %s begins with a new adapter, and adapter_name_or_path is given",
-            "the reference would be the model without that adapter: merge it first (trimtab merge), "
-            "and train on the result");
-    return TT_OK;
-}
-
-static tt_status check_needs(const struct tt_settings *settings, const struct tt_objective_ops *ops,
-                             const struct tt_job_spec *job)
+static tt_status check_needs(const struct tt_objective_ops *ops, const struct tt_job_spec *job)
 {
     const struct tt_data_config *data = &job->data;
-    bool trains = tt_settings_has(settings, "use_peft");
-    if ((ops->needs & TT_NEEDS_REFERENCE) != 0 && trains) TT_TRY(check_reference(ops, job));
     if ((ops->needs & TT_NEEDS_UNPACKED) != 0 && (data->packing || data->eval_packing > 0))
         return refuse(ops, "objective %s compares pairs of samples, which are not packed",
                       "leave packing out");
@@ -110,7 +93,7 @@ tt_status tt_objective_settle(const struct tt_settings *settings, struct tt_job_
     if (spec->loss_type != NULL) TT_TRY(tt_objective_set_loss(objective, spec->loss_type));
     if (spec->loss_weights != NULL) TT_TRY(tt_objective_set_loss_weights(objective, spec->loss_weights));
     TT_TRY(tt_objective_check(objective));
-    TT_TRY(check_needs(settings, objective->ops, job));
+    TT_TRY(check_needs(objective->ops, job));
     job->data.rows_kind = objective->ops->rows_kind;
     job->model.scores = (struct tt_scores){.wanted = objective->ops->labels != 0,
                                            .labels = objective->ops->labels > 0 ? objective->ops->labels : 0,

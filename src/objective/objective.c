@@ -256,6 +256,13 @@ int tt_objective_step_metrics(const struct tt_objective *objective)
     return ops->step_metric_count > 0 ? ops->step_metric_count : ops->metric_count;
 }
 
+bool tt_objective_suggests(const struct tt_objective_ops *ops, const char *name)
+{
+    for (const struct tt_objective_default *row = ops->defaults; row != NULL && row->name != NULL; row++)
+        if (strcmp(row->name, name) == 0) return true;
+    return false;
+}
+
 int64_t tt_objective_samples(const struct tt_objective *objective, int64_t sequences)
 {
     int size = group_size(objective);

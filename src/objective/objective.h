@@ -188,6 +188,9 @@ void tt_objective_count(struct tt_objective_counts *counts, const struct tt_step
 /* The end of the rows of sequence `s`, which begin at `first`. */
 int64_t tt_objective_rows_end(const struct tt_batch *batch, int64_t s, int64_t first);
 
+/* Whether the objective has a default of its own for the setting `name` of others. */
+bool tt_objective_suggests(const struct tt_objective_ops *ops, const char *name);
+
 /* The number of rows of the data that `sequences` sequences are made of: a group is one row. */
 int64_t tt_objective_samples(const struct tt_objective *objective, int64_t sequences);
 /* The number of metrics that steps report, the first ones of the list. */

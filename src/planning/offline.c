@@ -98,6 +98,7 @@ static tt_status plan_training(const struct tt_plan_spec *spec, const struct tt_
     TT_TRY(tt_tasks[config->task]->limits(spec, model, &limits, &eval));
     TT_TRY(tt_rank_config_make(&config->shard, layout, model, options, TT_RANK_TRAINS, NULL, &rank));
     rank.objective = &config->objective;
+    rank.continues = config->model.adapter_name_or_path != NULL;
     rank.optimizer = tt_optimizer_of(&config->optim);
     rank.optim = &config->optim;
     rank.saves = true;

@@ -349,6 +349,7 @@ tt_status tt_resume_prepare(const struct tt_run_job *job, struct tt_resume *resu
     if (resume->folder == NULL) return TT_OK;
     if (world->first_rank == 0) TT_TRY(check_identity(job, data, length, resume, world));
     if (world->first_rank == 0) TT_TRY(check_tuning(job, &data->inputs, resume));
+    data->begin = data->inputs.source;
     if (resume->adapter != NULL) {
         TT_TRY(tt_adapter_join(&data->inputs.model_facts, &resume->adapter));
         data->inputs.source.adapter = resume->adapter;

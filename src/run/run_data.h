@@ -13,6 +13,7 @@ struct tt_run_data {
     /* what chat templates print: of the settings, the checkpoint or the start */
     char date[TT_CHAT_DATE_BYTES];
     struct tt_inputs inputs;
+    struct tt_load_source begin;       /* of a run that goes on: the values with which it began */
     struct tt_fingerprint fingerprint; /* of the input files */
     struct tt_task_data train, eval;
     struct tt_batch_limits train_limits, eval_limits;

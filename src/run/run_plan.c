@@ -11,6 +11,7 @@ tt_status tt_run_plan_open(struct tt_run *run, const struct tt_shard_spec *shard
     TT_TRY(tt_rank_config_make(shard, &layout, &run->data.inputs.model_facts, &run->data.inputs.model_options,
                                TT_RANK_TRAINS, run->job.cancel, &run->rank_config));
     run->rank_config.objective = run->job.objective;
+    run->rank_config.continues = run->data.inputs.source.adapter != NULL;
     run->rank_config.optimizer = tt_optimizer_of(run->job.optim);
     run->rank_config.optim = run->job.optim;
     run->rank_config.saves = true;

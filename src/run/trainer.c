@@ -402,10 +402,12 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     tt_comm_set_activity(place->comm, "loading the model");
     tt_status status = tt_rank_init(&config, &rank);
     status = tt_comm_agree(place->comm, status);
-    struct tt_load_source source = run->data.inputs.source;
-    source.cancel = run->job.cancel;
+    struct tt_load_source source = run->data.inputs.source, begin = run->data.begin;
+    source.cancel = begin.cancel = run->job.cancel;
     double start = tt_clock_seconds();
-    if (status == TT_OK) status = tt_rank_load(&rank, &source);
+    if (status == TT_OK)
+        status = run->resume.folder != NULL ? tt_rank_load_again(&rank, &begin, &source)
+                                            : tt_rank_load(&rank, &source);
     if (status == TT_OK) status = tt_resume_load(&run->resume, run->job.cancel, &rank);
     if (tt_comm_rank(place->comm) == 0) run->resume.load_seconds = tt_clock_seconds() - start;
     if (status == TT_OK && run->shown.prompts.count > 0)

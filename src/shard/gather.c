@@ -310,6 +310,23 @@ tt_status tt_unit_masters_changed(struct tt_unit *unit)
     return tt_event_record(unit->written, unit->context->config.compute);
 }
 
+/* The last gather may still read the masters, on the comm stream. */
+tt_status tt_unit_exchange_masters(struct tt_unit *unit, struct tt_buffer *other, struct tt_buffer *scratch)
+{
+    struct tt_stream *compute = unit->context->config.compute;
+    size_t bytes = (size_t)unit->slice_count * sizeof(float);
+    const struct gather_slot *slot =
+        has_slot(&unit->own_trainable) ? &unit->own_trainable : find_values(unit);
+    if (bytes == 0) return TT_OK;
+    if (slot != NULL) TT_TRY(tt_stream_wait(compute, slot->gathered));
+    void *master = tt_buffer_data(unit->master), *own = tt_buffer_data(other),
+         *between = tt_buffer_data(scratch);
+    TT_TRY(tt_copy_on_device(compute, between, master, bytes));
+    TT_TRY(tt_copy_on_device(compute, master, own, bytes));
+    TT_TRY(tt_copy_on_device(compute, own, between, bytes));
+    return tt_unit_masters_changed(unit);
+}
+
 tt_status tt_unit_frozen_changed(struct tt_unit *unit)
 {
     if (unit->holders > 0) return tt_unit_fail_state(unit, "change of the frozen values");

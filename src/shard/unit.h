@@ -159,6 +159,10 @@ bool tt_unit_sums_at_join(const struct tt_unit *unit);
 /* Reduces the gradients of small units, and makes the compute stream wait for all sums so far. Collective; precedes
  * any read of the gradient slices. */
 TT_MUST_USE tt_status tt_shard_context_join(struct tt_shard_context *context);
+/* Exchanges the masters with `other`, of the bytes of the slices, through `scratch` of as many; no holder may have the
+ * unit. Without effect where nothing trains. */
+TT_MUST_USE tt_status tt_unit_exchange_masters(struct tt_unit *unit, struct tt_buffer *other,
+                                               struct tt_buffer *scratch);
 /* Collective; call it after the masters of all units changed. Starts the gathers of trainable values that stay gathered
  * from step to step; without this call they start at the first use. */
 TT_MUST_USE tt_status tt_shard_context_publish(struct tt_shard_context *context);

@@ -1,9 +1,9 @@
 /* A training with objective dpo against DPOTrainer of TRL 1.16 (dpo/make_pairs.py), and those with orpo and cpo
  * against its ORPOTrainer (orpo/make_orpo.py) and CPOTrainer (cpo/make_cpo.py), one with kto against KTOTrainer
  * (kto/make_kto.py): loss, rewards, log p, logits, accuracy, gradient norm and learning rate of 8 steps and two
- * evaluations in fp32, with the losses sigmoid and robust, from an adapter whose B is zero, so that the model without
- * it is the reference of both; the same from rows with another number of pairs in a micro batch, on two ranks; and a
- * run that is stopped and resumed. */
+ * evaluations in fp32, with the losses sigmoid and robust, from an adapter whose B is zero; from one that is the
+ * reference; of all weights; the same from rows with another number of pairs in a micro batch, on two ranks; and runs
+ * that are stopped and resumed. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,7 +50,6 @@ static const char common[] =
     "learning_rate 0.01 train_sampling_strategy sequential logging_steps 1 eval_strategy steps eval_steps 4 "
     "report_to none device cpu overwrite_output_dir true";
 
-/* Resolves the settings, and then names the adapter, which a run of these settings refuses. */
 static tt_status train(const char *const *pairs, const char *output)
 {
     struct tt_job_spec job = {0};
@@ -63,6 +62,7 @@ static tt_status train(const char *const *pairs, const char *output)
     snprintf(rows, sizeof rows, "%s", test_at("eval.jsonl"));
     TT_GO(tt_job_settings_create(TT_JOB_TRAIN, &job, sizeof job, &settings));
     TT_GO(tt_settings_set(settings, "output_dir", test_at(output), "test"));
+    TT_GO(tt_settings_set(settings, "adapter_name_or_path", GOLDEN "/llama2/adapter_init", "test"));
     TT_GO(tt_settings_set(settings, "model_name_or_path", model, "test"));
     TT_GO(tt_settings_set(settings, "dataset_name", GOLDEN "/dpo/train.jsonl", "test"));
     TT_GO(tt_settings_set(settings, "eval_dataset", rows, "test"));
@@ -71,7 +71,6 @@ static tt_status train(const char *const *pairs, const char *output)
         TT_GO(tt_settings_set(settings, at[0], at[1], "test"));
     for (; *pairs != NULL; pairs += 2) TT_GO(tt_settings_set(settings, pairs[0], pairs[1], "test"));
     TT_GO(tt_train_resolve(settings, &job));
-    job.model.adapter_name_or_path = GOLDEN "/llama2/adapter_init";
     TT_GO(tt_trainer_run(&job, settings, NULL, NULL, &summary));
 out:
     tt_settings_destroy(settings);
@@ -178,6 +177,34 @@ static void split(void **state)
     compare_log("dpo", "sigmoid", "two_ranks");
     train_ok(micro_batches, "micro_batches");
     compare_log("dpo", "sigmoid", "micro_batches");
+}
+
+#define CONTINUED "adapter_name_or_path", GOLDEN "/llama2/adapter_random"
+#define FULL "adapter_name_or_path", "null", "use_peft", "false", "learning_rate", "0.001"
+#define SPLIT                                                                                                \
+    "per_device_train_batch_size", "1", "gradient_accumulation_steps", "2", "per_device_eval_batch_size",    \
+        "2", "ranks", "2", "save_strategy", "no"
+#define WHOLE "per_device_train_batch_size", "4", "per_device_eval_batch_size", "6", "save_strategy", "no"
+
+/* The reference of an adapter that goes on is a copy of it, and that of all weights a copy of them: in one piece, and
+ * in the shards of two ranks. */
+static void copied_reference(void **state)
+{
+    static const struct {
+        const char *run, *output;
+        const char *settings[20];
+    } runs[] = {{"continued", "continued", {CONTINUED, WHOLE}},
+                {"continued", "continued_split", {CONTINUED, SPLIT}},
+                {"continued", "continued_whole", {CONTINUED, SPLIT, "sharding_strategy", "NO_SHARD"}},
+                {"full", "full", {FULL, WHOLE}},
+                {"full", "full_split", {FULL, SPLIT}},
+                {"full", "full_kept", {FULL, SPLIT, "sharding_strategy", "SHARD_GRAD_OP"}}};
+    (void)state;
+    make_inputs();
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        train_ok(runs[i].settings, runs[i].output);
+        compare_log("dpo", runs[i].run, runs[i].output);
+    }
 }
 
 /* The same rows, settings and adapter with ORPO, which has no reference; then split. */
@@ -299,46 +326,41 @@ static void kto(void **state)
 }
 
 /* The result of a run that is resumed from step 4 has the bytes of one that was not stopped. */
-static void resumes(const char *objective)
+static void resumes(const char *name, const char *more, const char *weights)
 {
     char from[400], a[400], b[400], outputs[2][40];
-    snprintf(outputs[0], sizeof outputs[0], "%s_whole", objective);
-    snprintf(outputs[1], sizeof outputs[1], "%s_rest", objective);
-    const char *const whole[] = {
-        "objective", objective, "per_device_train_batch_size", "4", "save_strategy", "steps", "save_steps",
-        "4",         NULL};
-    train_ok(whole, outputs[0]);
+    snprintf(outputs[0], sizeof outputs[0], "%s_begun", name);
+    snprintf(outputs[1], sizeof outputs[1], "%s_rest", name);
     snprintf(from, sizeof from, "%s/checkpoint-4", test_at(outputs[0]));
-    const char *const rest[] = {"objective",
-                                objective,
-                                "per_device_train_batch_size",
-                                "4",
-                                "save_strategy",
-                                "steps",
-                                "save_steps",
-                                "4",
-                                "resume_from_checkpoint",
-                                from,
-                                NULL};
-    train_ok(rest, outputs[1]);
-    snprintf(a, sizeof a, "%s/adapter_model.safetensors", test_at(outputs[0]));
-    snprintf(b, sizeof b, "%s/adapter_model.safetensors", test_at(outputs[1]));
+    for (int part = 0; part < 2; part++) {
+        struct test_words words = {0};
+        test_words_add(&words, "per_device_train_batch_size 4 save_strategy steps save_steps 4");
+        test_words_add(&words, more);
+        if (part == 1) test_words_pair(&words, "resume_from_checkpoint", from);
+        train_ok(words.list, outputs[part]);
+    }
+    snprintf(a, sizeof a, "%s/%s", test_at(outputs[0]), weights);
+    snprintf(b, sizeof b, "%s/%s", test_at(outputs[1]), weights);
     test_same_file(a, b);
 }
 
 static void resumed(void **state)
 {
+    static const char adapter[] = "adapter_model.safetensors", whole[] = "model.safetensors";
     (void)state;
     make_inputs();
-    resumes("dpo");
-    resumes("orpo");
-    resumes("cpo");
+    resumes("dpo", "objective dpo", adapter);
+    resumes("orpo", "objective orpo", adapter);
+    resumes("cpo", "objective cpo", adapter);
+    resumes("continued", "objective dpo adapter_name_or_path " GOLDEN "/llama2/adapter_random", adapter);
+    resumes("full", "objective dpo use_peft false adapter_name_or_path null", whole);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sigmoid), cmocka_unit_test(robust), cmocka_unit_test(split),  cmocka_unit_test(orpo),
-        cmocka_unit_test(cpo),     cmocka_unit_test(kto),    cmocka_unit_test(resumed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sigmoid), cmocka_unit_test(robust),
+                                       cmocka_unit_test(split),   cmocka_unit_test(copied_reference),
+                                       cmocka_unit_test(orpo),    cmocka_unit_test(cpo),
+                                       cmocka_unit_test(kto),     cmocka_unit_test(resumed)};
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }

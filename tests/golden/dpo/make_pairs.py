@@ -10,7 +10,8 @@
     tokenizer/         a token for each byte and an end token: the 257 ids of ../llama2/model
     train.json         log_history of 8 steps of AdamW on the rows of train.jsonl, 4 pairs a step in one micro batch, from
                        ../llama2/adapter_init, whose B is zero, with an evaluation of 6 rows in one batch after steps 4
-                       and 8: one with the loss sigmoid, one with robust
+                       and 8: one with the loss sigmoid, one with robust, one from ../llama2/adapter_random, whose
+                       reference is a copy of that adapter, and one of all weights
 
     defaults.json      the defaults of DPOConfig that SFTConfig does not have, or has otherwise
 
@@ -153,11 +154,12 @@ def make_tokenizer():
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>", pad_token="</s>").save_pretrained(HERE / "tokenizer")
 
 
-def run(**more):
+def run(adapter="adapter_init", **more):
     model = AutoModelForCausalLM.from_pretrained(GOLDEN / "llama2/model", attn_implementation="eager")
-    model = peft.PeftModel.from_pretrained(model, GOLDEN / "llama2/adapter_init", is_trainable=True)
+    if adapter is not None:
+        model = peft.PeftModel.from_pretrained(model, GOLDEN / "llama2" / adapter, is_trainable=True)
     with tempfile.TemporaryDirectory() as folder:
-        args = config_of(folder, optim="adamw_torch", train_sampling_strategy="sequential", **SETTINGS, **more)
+        args = config_of(folder, optim="adamw_torch", train_sampling_strategy="sequential", **{**SETTINGS, **more})
         trainer = trl.DPOTrainer(model, args=args, train_dataset=Dataset.from_list(TRAIN),
                                  eval_dataset=Dataset.from_list(TRAIN[:6]), processing_class=PreTrainedTokenizerFast.from_pretrained(HERE / "tokenizer"))
         trainer.train()
@@ -174,7 +176,8 @@ def main():
     for name in TEMPLATES:
         make_ids(name)
     make_tokenizer()
-    runs = {"sigmoid": run(), "robust": run(loss_type=["robust"], label_smoothing=0.1)}
+    runs = {"sigmoid": run(), "robust": run(loss_type=["robust"], label_smoothing=0.1),
+            "continued": run("adapter_random"), "full": run(None, learning_rate=1e-3)}
     (HERE / "train.json").write_text(json.dumps({"versions": VERSIONS, "settings": SETTINGS, "runs": runs}, indent=1) + "\n")
 
 

@@ -197,8 +197,6 @@ static void refusals(void **state)
         {{"objective", "dpo", "loss_type", "robust", "label_smoothing", "0.5", NULL}, "and below 0.5"},
         {{"objective", "dpo", "loss_type", "exo_pair", NULL}, "exo_pair needs a label_smoothing above 0"},
         {{"objective", "dpo", "loss_type", "aot", NULL}, "'aot' is no loss of the objective dpo"},
-        {{"objective", "dpo", "use_peft", "false", NULL}, "objective dpo needs LoRA"},
-        {{"objective", "dpo", "adapter_name_or_path", "a", NULL}, "begins with a new adapter"},
         {{"objective", "dpo", "packing", "true", NULL}, "are not packed"},
         {{"objective", "dpo", "eval_packing", "true", NULL}, "are not packed"},
         {{"objective", "dpo", "assistant_only_loss", "true", NULL}, "the whole of both answers"},
