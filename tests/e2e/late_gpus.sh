@@ -52,6 +52,11 @@ timings whole "$each" --ranks 3 --unsharded_blocks 2
 timings grad_op "$each" --ranks 3 --sharding_strategy SHARD_GRAD_OP --reduce_dtype bfloat16
 timings copies "$each" --ranks 2 --sharding_strategy NO_SHARD --eval_strategy steps --eval_steps 2 \
     --eval_dataset "$root/tests/golden/llama2/train.jsonl" --load_best_model_at_end true
+# A reference that is a copy takes the place of the trained values, and makes place again, in each micro batch.
+mkdir paired
+cp "$root"/tests/golden/llama2/model/* "$root"/tests/golden/dpo/tokenizer/* paired
+timings reference "$each" --ranks 2 --model_name_or_path paired --dataset_name "$root/tests/golden/dpo/train.jsonl" \
+    --objective dpo --adapter_name_or_path "$root/tests/golden/llama2/adapter_random" --gradient_accumulation_steps 2
 start cpu train cpu --device cpu --ranks 2 --gradient_accumulation_steps 2
 start late train late --device cuda --ranks 2 --gradient_accumulation_steps 2
 start cpu4 train cpu4 --device cpu --ranks 4
@@ -101,6 +106,7 @@ check_timings full "$each" model.safetensors
 check_timings whole "$each" adapter_model.safetensors
 check_timings grad_op "$each" adapter_model.safetensors
 check_timings copies "$each" adapter_model.safetensors
+check_timings reference "$each" adapter_model.safetensors
 # Sums over two ranks are the same in either order.
 good cpu late cpu4
 grep -q "on 2 ranks" late.said || fail "two ranks, not said" late.said
