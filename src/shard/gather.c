@@ -310,15 +310,12 @@ tt_status tt_unit_masters_changed(struct tt_unit *unit)
     return tt_event_record(unit->written, unit->context->config.compute);
 }
 
-/* The last gather may still read the masters, on the comm stream. */
+/* A gather that still reads the old masters is made again before anybody reads its values. */
 tt_status tt_unit_exchange_masters(struct tt_unit *unit, struct tt_buffer *other, struct tt_buffer *scratch)
 {
     struct tt_stream *compute = unit->context->config.compute;
     size_t bytes = (size_t)unit->slice_count * sizeof(float);
-    const struct gather_slot *slot =
-        has_slot(&unit->own_trainable) ? &unit->own_trainable : find_values(unit);
     if (bytes == 0) return TT_OK;
-    if (slot != NULL) TT_TRY(tt_stream_wait(compute, slot->gathered));
     void *master = tt_buffer_data(unit->master), *own = tt_buffer_data(other),
          *between = tt_buffer_data(scratch);
     TT_TRY(tt_copy_on_device(compute, between, master, bytes));
