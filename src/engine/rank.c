@@ -172,6 +172,7 @@ void tt_rank_deinit(struct tt_rank *rank)
     tt_rank_attached_deinit(rank);
     tt_free(rank->rows.block);
     tt_free(rank->rows.tallies);
+    tt_step_lists_deinit(&rank->rows.lists);
     tt_snapshot_deinit(&rank->snapshot);
     tt_rank_reference_deinit(rank);
     for (int u = 0; rank->model != NULL && u < rank->model->unit_count; u++) {

@@ -65,6 +65,7 @@ struct tt_rank_rows {
     double *tallies;               /* owned: [tally_count], of an objective that has some */
     size_t tally_count;
     double sums[TT_OBJECTIVE_SUMS], shared[TT_OBJECTIVE_SHARED_MAX];
+    struct tt_step_lists lists;
 };
 
 /* The values before the training, of an objective that has a reference with other values than the model with adapters

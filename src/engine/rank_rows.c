@@ -69,6 +69,12 @@ static tt_status run_objective(struct tt_rank *rank, const struct tt_batch *batc
         .scale_N = shared == NULL ? own->scale_N : NULL,
         .sums = shared == NULL ? own->sums : NULL,
     };
+    if (shared != NULL && rank->objective.ops->listed > 0) {
+        rows.listed = tt_step_lists_add(&own->lists, batch->group_count);
+        if (rows.listed == NULL) return TT_ERR_MEMORY;
+    } else if (shared == NULL) {
+        rows.lists = tt_step_lists_take(&own->lists, batch->group_count);
+    }
     TT_TRY(read_rows(rank, pass, TT_RESULT_CORRECT, own->correct_N));
     TT_TRY(read_rows(rank, pass, TT_RESULT_ENTROPY, own->entropy_N));
     TT_TRY(read_rows(rank, pass, TT_RESULT_MEAN, own->mean_N));
@@ -126,6 +132,7 @@ tt_status tt_rank_finish_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT])
 bool tt_rank_share_begin(struct tt_rank *rank)
 {
     memset(rank->rows.shared, 0, sizeof rank->rows.shared);
+    tt_step_lists_begin(&rank->rows.lists, rank->objective.ops->listed);
     return tt_objective_shares(&rank->objective);
 }
 
@@ -149,7 +156,52 @@ out:
     return status;
 }
 
+/* The lists of all ranks, one after the other, in memory of the longest for each. */
+static tt_status gather_lists(struct tt_comm *comm, const struct tt_step_lists *lists, const int64_t *counts,
+                              int64_t longest, double *all)
+{
+    size_t columns = (size_t)lists->columns, row = columns * sizeof(double);
+    int ranks = tt_comm_world_size(comm);
+    double *padded = tt_calloc((size_t)longest * columns + 1, sizeof *padded);
+    if (padded == NULL) return TT_ERR_MEMORY;
+    if (lists->own_count > 0) memcpy(padded, lists->own, lists->own_count * row);
+    tt_status status = tt_comm_host_all_gather(comm, padded, all, (size_t)longest * row);
+    size_t count = 0;
+    for (int r = 0; r < ranks && status == TT_OK; r++) {
+        memmove(all + count * columns, all + (size_t)r * (size_t)longest * columns, (size_t)counts[r] * row);
+        count += (size_t)counts[r];
+    }
+    tt_free(padded);
+    return status;
+}
+
+static tt_status sort_lists(struct tt_comm *comm, struct tt_step_lists *lists)
+{
+    tt_status status = TT_OK;
+    int ranks = tt_comm_world_size(comm);
+    int64_t own = (int64_t)lists->own_count, longest = 0, count = 0, first = 0;
+    double *all = NULL;
+    int64_t *counts = tt_calloc((size_t)ranks, sizeof *counts);
+    if (counts == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_comm_host_all_gather(comm, &own, counts, sizeof own));
+    for (int r = 0; r < ranks; r++) {
+        if (r < tt_comm_rank(comm)) first += counts[r];
+        if (counts[r] > longest) longest = counts[r];
+        count += counts[r];
+    }
+    all = tt_calloc((size_t)(longest * ranks * lists->columns) + 1, sizeof *all);
+    if (all == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(gather_lists(comm, lists, counts, longest, all));
+    status = tt_step_lists_sort(lists, all, count, first);
+out:
+    tt_free(all);
+    tt_free(counts);
+    return status;
+}
+
 tt_status tt_rank_share_end(struct tt_rank *rank)
 {
-    return tt_comm_host_sum(rank->mesh.axes[TT_AXIS_DATA].comm, rank->rows.shared, TT_OBJECTIVE_SHARED_MAX);
+    struct tt_comm *comm = rank->mesh.axes[TT_AXIS_DATA].comm;
+    TT_TRY(tt_comm_host_sum(comm, rank->rows.shared, TT_OBJECTIVE_SHARED_MAX));
+    return rank->objective.ops->listed > 0 ? sort_lists(comm, &rank->rows.lists) : TT_OK;
 }

@@ -3,6 +3,7 @@
  * of a pair is a function of (logp - ref) of both: by default -log s(x), s the logistic function, with
  *     x = beta * ((logp - ref) of the chosen - (logp - ref) of the rejected)
  * Others: dpo_losses.h. The loss of a step is the mean over its pairs; several losses are added with their weights.
+ * aot and aot_unpaired sort the pairs of the step first, and compare what stands at the same place.
  * With ld_alpha (arXiv 2409.06411) the tokens of an answer beyond the length of the shorter one have that weight in
  * both sums; another divergence than the reverse KL one (arXiv 2309.16240) makes scores of the ratios. */
 #include <math.h>
@@ -21,7 +22,7 @@ const struct tt_setting tt_objective_dpo_settings[] = {
      .of = "dpo", .help = "With dpo: how much a deviation from the reference counts."},
     {.name = "label_smoothing", TT_OBJECTIVE_SETTING(LABEL_SMOOTHING), .default_text = "0", .minimum = 0,
      .maximum = 0.5, .of = "dpo",
-     .help = "With dpo and loss_type robust or exo_pair: the probability that a preference is the wrong way round."},
+     .help = "With dpo and loss_type robust, exo_pair, aot, aot_unpaired: how likely a preference is the wrong one."},
     {.name = "discopop_tau", TT_OBJECTIVE_SETTING(DISCOPOP_TAU), .default_text = "0.05", .minimum = 1e-6,
      .maximum = INFINITY, .of = "dpo", .help = "With dpo and loss_type discopop: where its two losses blend."},
     {.name = "f_divergence_type", TT_OBJECTIVE_SETTING(F_DIVERGENCE), .default_text = "reverse_kl",
@@ -74,7 +75,6 @@ static void read_ratios(const struct tt_objective *objective, const struct tt_ob
             double weight = weight_of(objective, pair, s, n);
             logp += weight * (double)rows->logp_N[n];
             reference += weight * (double)rows->ref_logp_N[n];
-            rows->sums[ENTROPY] += (double)rows->entropy_N[n];
         }
         pair->ratios[s] = (struct tt_pair_report){.reward = logp - reference, .logp = logp};
     }
@@ -101,10 +101,55 @@ static double add_loss(const struct tt_objective *objective, int loss, double we
     return weight * made.loss;
 }
 
-/* All losses of the pair. The cross entropy is a mean over the step's chosen tokens, and the loss one over its
- * pairs. */
+/* ---- Losses of lists ---- */
+
+/* Columns of the step's lists: log p of the chosen answer less that of the rejected one, the same of the reference, and
+ * the ratios of both answers. */
+enum { MARGIN, REFERENCE_MARGIN, CHOSEN_RATIO, REJECTED_RATIO, LISTED };
+
+static void list_pair(const struct pair *pair, double values[LISTED])
+{
+    const struct tt_pair_report *chosen = &pair->ratios[0], *rejected = &pair->ratios[1];
+    values[MARGIN] = chosen->logp - rejected->logp;
+    values[REFERENCE_MARGIN] = values[MARGIN] - (chosen->reward - rejected->reward);
+    values[CHOSEN_RATIO] = chosen->reward;
+    values[REJECTED_RATIO] = rejected->reward;
+}
+
+/* The value of list `other` that stands where the pair's value of list `own` stands. */
+static double beside(const struct tt_step_lists_view *lists, int64_t g, int own, int other)
+{
+    return lists->sorted[other * lists->count + lists->places[g * LISTED + own]];
+}
+
+/* Each value of a list has a partner in the other one; the loss counts pairs once, by the first list. */
+static double add_transport(const struct tt_objective *objective, int loss, double weight,
+                            const struct tt_step_lists_view *lists, int64_t g, struct pair *pair)
+{
+    double beta = objective->values[BETA], e = objective->values[LABEL_SMOOTHING], own[LISTED];
+    list_pair(pair, own);
+    if (loss == TT_DPO_AOT) {
+        struct tt_dpo_loss made =
+            tt_dpo_transport(beta, e, own[MARGIN] - beside(lists, g, MARGIN, REFERENCE_MARGIN));
+        pair->by_ratio[0] += weight * made.by_chosen;
+        pair->by_ratio[1] -= weight * made.by_chosen;
+        return weight * made.loss;
+    }
+    struct tt_dpo_loss chosen =
+        tt_dpo_transport(beta, e, own[CHOSEN_RATIO] - beside(lists, g, CHOSEN_RATIO, REJECTED_RATIO));
+    struct tt_dpo_loss rejected =
+        tt_dpo_transport(beta, e, beside(lists, g, REJECTED_RATIO, CHOSEN_RATIO) - own[REJECTED_RATIO]);
+    pair->by_ratio[0] += weight * chosen.by_chosen;
+    pair->by_ratio[1] -= weight * rejected.by_chosen;
+    return weight * chosen.loss;
+}
+
+/* ---- The objective ---- */
+
+/* All losses of the pair, number g of its micro batch. The cross entropy is a mean over the step's chosen tokens, and
+ * the loss one over its pairs. */
 static double add_losses(const struct tt_objective *objective, const struct tt_objective_rows *rows,
-                         struct pair *pair)
+                         int64_t g, struct pair *pair)
 {
     double value = 0, tokens = (double)rows->counts->leading_tokens, pairs = (double)rows->counts->groups;
     for (int i = 0; i < objective->loss_count; i++) {
@@ -112,6 +157,8 @@ static double add_losses(const struct tt_objective *objective, const struct tt_o
         if (objective->losses[i] == TT_DPO_SFT) {
             pair->by_token -= weight / tokens;
             value -= weight * pair->sides[0].logp / tokens * pairs;
+        } else if (objective->losses[i] == TT_DPO_AOT || objective->losses[i] == TT_DPO_AOT_UNPAIRED) {
+            value += add_transport(objective, objective->losses[i], weight, &rows->lists, g, pair);
         } else {
             value += add_loss(objective, objective->losses[i], weight, pair);
         }
@@ -130,18 +177,39 @@ static void scale(const struct tt_objective *objective, const struct tt_objectiv
     }
 }
 
+/* Pair number g, whose rows begin at *row; *row becomes their end. */
+static struct pair read_pair(const struct tt_objective *objective, const struct tt_objective_rows *rows,
+                             int64_t g, int64_t *row)
+{
+    struct pair pair = {0};
+    for (int s = 0; s < 2; s++) {
+        pair.sides[s] = tt_pair_side_read(rows, 2 * g + s, *row);
+        *row = pair.sides[s].end;
+    }
+    read_ratios(objective, rows, &pair);
+    return pair;
+}
+
+static tt_status share(const struct tt_objective *objective, const struct tt_objective_rows *rows,
+                       double *shared)
+{
+    int64_t row = 0;
+    (void)shared;
+    for (int64_t g = 0; g < rows->batch->group_count; g++) {
+        struct pair pair = read_pair(objective, rows, g, &row);
+        list_pair(&pair, rows->listed + g * LISTED);
+    }
+    return TT_OK;
+}
+
 static tt_status run(const struct tt_objective *objective, const struct tt_objective_rows *rows)
 {
     double *sums = rows->sums;
     int64_t row = 0;
+    for (int64_t n = 0; n < rows->batch->row_count; n++) sums[ENTROPY] += (double)rows->entropy_N[n];
     for (int64_t g = 0; g < rows->batch->group_count; g++) {
-        struct pair pair = {0};
-        for (int s = 0; s < 2; s++) {
-            pair.sides[s] = tt_pair_side_read(rows, 2 * g + s, row);
-            row = pair.sides[s].end;
-        }
-        read_ratios(objective, rows, &pair);
-        sums[LOSS] += add_losses(objective, rows, &pair);
+        struct pair pair = read_pair(objective, rows, g, &row);
+        sums[LOSS] += add_losses(objective, rows, g, &pair);
         scale(objective, rows, &pair);
         for (int64_t n = pair.sides[0].first; n < pair.sides[0].end; n++)
             sums[CHOSEN_CORRECT] += rows->correct_N[n];
@@ -179,9 +247,9 @@ static tt_status check_divergence(const struct tt_objective *objective)
 static tt_status check(const struct tt_objective *objective)
 {
     static const struct {
-        int setting, losses[2];
-    } single[] = {{LABEL_SMOOTHING, {TT_DPO_ROBUST, TT_DPO_EXO_PAIR}},
-                  {DISCOPOP_TAU, {TT_DPO_DISCOPOP, TT_DPO_DISCOPOP}}};
+        int setting, losses[4];
+    } single[] = {{LABEL_SMOOTHING, {TT_DPO_ROBUST, TT_DPO_EXO_PAIR, TT_DPO_AOT, TT_DPO_AOT_UNPAIRED}},
+                  {DISCOPOP_TAU, {TT_DPO_DISCOPOP, TT_DPO_DISCOPOP, TT_DPO_DISCOPOP, TT_DPO_DISCOPOP}}};
     char name[TT_OBJECTIVE_WORD_BYTES], wanted[TT_OBJECTIVE_WORD_BYTES];
     (void)tt_objective_loss_word(objective, objective->losses[0], name);
     TT_TRY(check_divergence(objective));
@@ -193,6 +261,7 @@ static tt_status check(const struct tt_objective *objective)
     for (size_t i = 0; i < sizeof single / sizeof *single; i++) {
         const int *losses = single[i].losses;
         if (has_loss(objective, losses[0]) || has_loss(objective, losses[1])) continue;
+        if (has_loss(objective, losses[2]) || has_loss(objective, losses[3])) continue;
         if (tt_objective_has_default(objective, single[i].setting)) continue;
         tt_status status = tt_fail(TT_ERR_USAGE, "%s is given, and loss_type is %s",
                                    tt_objective_dpo_settings[single[i].setting].name, name);
@@ -211,6 +280,9 @@ const struct tt_objective_ops tt_objective_dpo = {
     .defaults = defaults,
     .needs = TT_NEEDS_REFERENCE | TT_NEEDS_WHOLE_ANSWERS | TT_NEEDS_UNPACKED,
     .rows_kind = &tt_row_pair,
+    .share = share,
+    .share_losses = 1U << TT_DPO_AOT | 1U << TT_DPO_AOT_UNPAIRED,
+    .listed = LISTED,
     .adds_losses = true,
     .check = check,
     .rows = run,

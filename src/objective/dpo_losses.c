@@ -79,6 +79,13 @@ static struct tt_dpo_loss of_rewards(const struct tt_dpo_pair *pair, int loss)
     }
 }
 
+struct tt_dpo_loss tt_dpo_transport(double beta, double smoothing, double difference)
+{
+    double right = tt_log_logistic(beta * difference), wrong = tt_log_logistic(-beta * difference);
+    return (struct tt_dpo_loss){.loss = -(1 - smoothing) * right - smoothing * wrong,
+                                .by_chosen = beta * (smoothing * exp(right) - (1 - smoothing) * exp(wrong))};
+}
+
 struct tt_dpo_score tt_dpo_score_of(int divergence, double alpha, double ratio)
 {
     const double most = 80; /* of an exponent, as TRL has it */
@@ -106,6 +113,8 @@ bool tt_dpo_loss_reads_scores(int loss)
     case TT_DPO_SPPO_HARD:
     case TT_DPO_APO_ZERO:
     case TT_DPO_APO_DOWN:
+    case TT_DPO_AOT:
+    case TT_DPO_AOT_UNPAIRED:
         return false;
     default:
         return true;

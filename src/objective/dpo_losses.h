@@ -19,7 +19,9 @@ enum {
     TT_DPO_DISCOPOP,
     TT_DPO_SIGMOID_NORM,
     TT_DPO_LOSSES,
-    TT_DPO_SFT = TT_DPO_LOSSES /* no loss of a pair: the cross entropy of the chosen answers */
+    TT_DPO_SFT = TT_DPO_LOSSES, /* no loss of a pair: the cross entropy of the chosen answers */
+    TT_DPO_AOT,                 /* of differences whose places in two lists of the step are the same */
+    TT_DPO_AOT_UNPAIRED
 };
 
 /* Divergences, TRL's f_divergence_type by the same names (Wang et al., arXiv 2309.16240). */
@@ -44,6 +46,9 @@ struct tt_dpo_score tt_dpo_score_of(int divergence, double alpha, double ratio);
 /* Whether a loss reads scores of divergences: the others are of log ratios. */
 bool tt_dpo_loss_reads_scores(int loss);
 
+/* A term of the losses of alignment by optimal transport (Melnyk et al., arXiv 2406.05882): -(1 - e) log s(beta d) -
+ * e log s(-beta d), e the smoothing, and its derivative by d, in by_chosen. */
+struct tt_dpo_loss tt_dpo_transport(double beta, double smoothing, double difference);
 struct tt_dpo_loss tt_dpo_loss_of(int loss, const struct tt_dpo_pair *pair);
 
 #endif

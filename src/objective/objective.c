@@ -233,8 +233,10 @@ tt_status tt_objective_run(const struct tt_objective *objective, const struct tt
 bool tt_objective_shares(const struct tt_objective *objective)
 {
     const struct tt_objective_ops *ops = objective->ops;
-    return ops->share != NULL &&
-           (ops->share_losses == 0 || (ops->share_losses >> objective->losses[0] & 1) != 0);
+    bool shares = ops->share_losses == 0;
+    for (int i = 0; i < objective->loss_count; i++)
+        shares = shares || (ops->share_losses >> objective->losses[i] & 1) != 0;
+    return ops->share != NULL && shares;
 }
 
 void tt_objective_count(struct tt_objective_counts *counts, const struct tt_step_facts *facts)

@@ -18,6 +18,7 @@
 #include "config/settings.h"
 #include "data/batch.h"
 #include "data/sampler.h"
+#include "objective/step_lists.h"
 
 enum {
     TT_OBJECTIVE_SUMS = 16,
@@ -88,7 +89,9 @@ struct tt_objective_rows {
     const float *mean_N;                      /* of the logits over the vocabulary */
     const float *scores_BL;                   /* [sequences][label_count] */
     int64_t label_count;
-    const double *shared; /* [TT_OBJECTIVE_SHARED_MAX] sums of ops->share over the step */
+    const double *shared;            /* [TT_OBJECTIVE_SHARED_MAX] sums of ops->share over the step */
+    struct tt_step_lists_view lists; /* of what ops->share listed */
+    double *listed;                  /* in `share`, to write: [groups][ops->listed]; else NULL */
     /* Written by it: the derivative of the step's loss by -logp; 0 for rows without gradient. NULL in `share`. */
     float *scale_N;
     float *dscores_BL; /* the same by the scores */
@@ -131,6 +134,7 @@ struct tt_objective_ops {
     tt_status (*share)(const struct tt_objective *objective, const struct tt_objective_rows *rows,
                        double *shared);
     unsigned share_losses; /* bit i: loss i calls `share`; 0: every loss does */
+    int listed;            /* values of each group that `share` lists, for step_lists.h; 0: none */
     /* Names of the sums to which a pass adds on the device (nn/pass.h), at most 8, ended by NULL: they are a rank's
      * first sums. NULL: "loss", "correct" and "entropy", those of the op loss_sums, which stand together. */
     const char *const *pass_sums;

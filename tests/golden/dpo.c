@@ -12,7 +12,7 @@
 #include "objective/dpo_losses.h"
 #include "objective/objective.h"
 
-enum { ROWS_MAX = 64, SEQUENCES_MAX = 8, F_DIVERGENCE = 3 };
+enum { ROWS_MAX = 64, SEQUENCES_MAX = 10, F_DIVERGENCE = 3 };
 
 struct values {
     float logp[ROWS_MAX], reference[ROWS_MAX], entropy[ROWS_MAX], mean[ROWS_MAX], scale[ROWS_MAX];
@@ -96,6 +96,20 @@ static void read_losses(const struct tt_json_value *from, struct tt_objective *o
     set_text(objective, tt_json_get(from, "loss_weights"), tt_objective_set_loss_weights);
 }
 
+/* The lists of a step that is this batch alone. */
+static void share(const struct tt_objective *objective, struct tt_objective_rows rows,
+                  struct tt_step_lists *lists)
+{
+    double sums[TT_OBJECTIVE_SHARED_MAX] = {0};
+    tt_step_lists_begin(lists, objective->ops->listed);
+    rows.listed = tt_step_lists_add(lists, rows.batch->group_count);
+    rows.scale_N = NULL;
+    rows.sums = NULL;
+    assert_non_null(rows.listed);
+    assert_int_equal(tt_objective_run(objective, &rows, sums), TT_OK);
+    assert_int_equal(tt_step_lists_sort(lists, lists->own, rows.batch->group_count, 0), TT_OK);
+}
+
 static void check_case(size_t index, const struct tt_json_value *from)
 {
     struct values v;
@@ -118,7 +132,11 @@ static void check_case(size_t index, const struct tt_json_value *from)
                                      .mean_N = v.mean,
                                      .scale_N = v.scale,
                                      .sums = sums};
+    struct tt_step_lists lists = {0};
+    if (tt_objective_shares(&objective)) share(&objective, rows, &lists);
+    rows.lists = tt_step_lists_take(&lists, v.batch.group_count);
     assert_int_equal(tt_objective_run(&objective, &rows, NULL), TT_OK);
+    tt_step_lists_deinit(&lists);
     tt_objective_metrics(&objective, sums, &counts, NAN, metrics);
     /* Scores of a divergence are exponentials, in fp32 there. */
     double spread = objective.values[F_DIVERGENCE] != TT_DPO_REVERSE_KL ? 5 : 1;
@@ -144,7 +162,7 @@ static void as_trl(void **state)
     if (tt_json_read(TT_TEST_ROOT "/golden/dpo/dpo.json", 1 << 20, &json) != TT_OK)
         fail_msg("%s", tt_error_last()->message);
     const struct tt_json_value *cases = tt_json_get(json.root, "cases");
-    assert_int_equal(tt_json_count(cases), 47);
+    assert_int_equal(tt_json_count(cases), 52);
     for (size_t i = 0; i < tt_json_count(cases); i++) check_case(i, tt_json_at(cases, i));
     tt_json_deinit(&json);
 }

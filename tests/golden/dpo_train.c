@@ -2,8 +2,8 @@
  * against its ORPOTrainer (orpo/make_orpo.py) and CPOTrainer (cpo/make_cpo.py), one with kto against KTOTrainer
  * (kto/make_kto.py): loss, rewards, log p, logits, accuracy, gradient norm and learning rate of 8 steps and two
  * evaluations in fp32, with the losses sigmoid and robust, from an adapter whose B is zero; from one that is the
- * reference; of all weights; the same from rows with another number of pairs in a micro batch, on two ranks; and runs
- * that are stopped and resumed. */
+ * reference; of all weights; with losses that sort pairs; the same from rows with another number of pairs in a micro
+ * batch, on two ranks; and runs that are stopped and resumed. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -207,6 +207,31 @@ static void copied_reference(void **state)
     }
 }
 
+/* Losses that sort the pairs of a step: another split of a step sorts the same pairs. */
+static void sorted(void **state)
+{
+    static const char *const losses[][2] = {{"aot", "loss_type aot label_smoothing 0.1"},
+                                            {"aot_unpaired", "loss_type [\"aot_unpaired\",\"sft\"]"}};
+    static const char *const splits[][2] = {
+        {"whole", "per_device_train_batch_size 4 per_device_eval_batch_size 6"},
+        {"ranks", "per_device_train_batch_size 2 per_device_eval_batch_size 3 ranks 2"},
+        {"micro",
+         "per_device_train_batch_size 1 gradient_accumulation_steps 4 per_device_eval_batch_size 6"}};
+    (void)state;
+    make_inputs();
+    for (size_t i = 0; i < 6; i++) {
+        const char *const *loss = losses[i / 3], *const *split = splits[i % 3];
+        struct test_words words = {0};
+        char output[60];
+        snprintf(output, sizeof output, "%s_%s", loss[0], split[0]);
+        test_words_add(&words, "save_strategy no");
+        test_words_add(&words, loss[1]);
+        test_words_add(&words, split[1]);
+        train_ok(words.list, output);
+        compare_log("dpo", loss[0], output);
+    }
+}
+
 /* The same rows, settings and adapter with ORPO, which has no reference; then split. */
 static void orpo(void **state)
 {
@@ -358,9 +383,14 @@ static void resumed(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sigmoid), cmocka_unit_test(robust),
-                                       cmocka_unit_test(split),   cmocka_unit_test(copied_reference),
-                                       cmocka_unit_test(orpo),    cmocka_unit_test(cpo),
-                                       cmocka_unit_test(kto),     cmocka_unit_test(resumed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sigmoid),
+                                       cmocka_unit_test(robust),
+                                       cmocka_unit_test(split),
+                                       cmocka_unit_test(sorted),
+                                       cmocka_unit_test(copied_reference),
+                                       cmocka_unit_test(orpo),
+                                       cmocka_unit_test(cpo),
+                                       cmocka_unit_test(kto),
+                                       cmocka_unit_test(resumed)};
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }

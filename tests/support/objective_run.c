@@ -39,7 +39,7 @@ tt_status test_open_run(struct test_run *run, const struct test_setup *setup)
         .objective = setup->objective,
         .limits = limits,
         .attached = setup->attached,
-        .train = true,
+        .train = !setup->evaluates,
         .recompute = TT_RECOMPUTE_AUTO,
         .backward_prefetch = TT_PREFETCH_PRE,
         .reduce_dtype = TT_F32,

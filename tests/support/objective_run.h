@@ -31,6 +31,7 @@ struct test_setup {
     struct tt_comm *comm;                             /* lent, with its ranks; NULL: one rank */
     tt_status (*prepare)(struct tt_dataset *dataset); /* NULL, or changes the data before it is sampled */
     const struct tt_attached_ops *const *attached;    /* as of struct tt_rank_config */
+    bool evaluates;                                   /* the rank does not train */
 };
 
 /* Close it also when opening fails. */

@@ -47,6 +47,14 @@ CASES += [
     (["bco_pair", "robust", "sft"], 0.2, 0.1, MIXED, 1.0, {"loss_weights": [1.0, 0.0, 2.5]}),
     (["hinge", "exo_pair", "sigmoid_norm", "discopop"], 0.2, 0.01, MIXED, 1.0, {"f_divergence_type": "js_divergence"}),
 ]
+MANY = [(5, 3), (1, 7), (4, 4), (2, 6), (3, 1)]
+CASES += [
+    ("aot", 0.3, 0.0, MANY, 1.0, {}),
+    ("aot", 0.1, 0.2, MANY[:4], 2.0, {"ld_alpha": 0.5}),
+    ("aot_unpaired", 0.3, 0.0, MANY, 1.0, {}),
+    ("aot_unpaired", 1.5, 0.1, MANY[:3], 2.0, {}),
+    (["aot", "sft", "aot_unpaired"], 0.2, 0.0, MANY, 1.0, {"loss_weights": [0.7, 0.5, 1.2]}),
+]
 METRICS = ["entropy", "logits/chosen", "logits/rejected", "mean_token_accuracy", "rewards/chosen", "rewards/rejected", "rewards/accuracies",
            "rewards/margins", "logps/chosen", "logps/rejected"]
 

@@ -1,5 +1,5 @@
 /* Steps with an objective of the test's own: a training that scales each row by itself is that of sft bit for bit, the
- * reference is the model without its adapters, and what an objective cannot work with is refused. DPO trains alike on
+ * reference is the model before the training, and what an objective cannot work with is refused. DPO trains alike on
  * any split over ranks and micro batches. */
 #include <math.h>
 #include <setjmp.h>
@@ -174,13 +174,11 @@ static void rows_scaled_one_by_one_train_alike(void **state)
     }
 }
 
-/* A new adapter adds nothing, so the first step sees the reference itself; dropout is then in one of the two only. */
-static void the_reference_is_the_model_without_adapters(void **state)
+/* The first step sees the reference itself: a new adapter adds nothing, and a copy has the values as they are. */
+static void check_reference(struct tt_model_options options)
 {
-    (void)state;
     struct test_run run;
     struct tt_train_step_result result;
-    struct tt_model_options options = test_lora(TT_F32);
     double reference = 0;
     options.lora.dropout = 0;
     test_must(test_open_run(
@@ -195,6 +193,22 @@ static void the_reference_is_the_model_without_adapters(void **state)
     }
     assert_true(fabs(reference) < 1e-3); /* the same samples in each epoch, and the same reference */
     test_close_run(&run);
+}
+
+static struct tt_model_options with_head(void)
+{
+    struct tt_model_options saved = test_lora(TT_F32);
+    saved.lora.modules_to_save = "[\"lm_head\"]";
+    return saved;
+}
+
+static void the_reference_is_the_model_before_the_training(void **state)
+{
+    (void)state;
+    check_reference(test_lora(TT_F32));
+    check_reference(
+        (struct tt_model_options){.compute_dtype = TT_F32, .random_init = true, .train_base = true});
+    check_reference(with_head());
 }
 
 /* The plan runs the reference's pass, the second pass over the logits, and the pass of values that are shared. */
@@ -242,24 +256,13 @@ static void an_objective_may_fail(void **state)
     test_close_run(&run);
 }
 
-static void a_reference_needs_adapters_alone(void **state)
+static void an_evaluation_has_adapters_to_switch_off(void **state)
 {
     (void)state;
     struct test_run run;
-    struct tt_model_options full = {.compute_dtype = TT_F32, .random_init = true, .train_base = true},
-                            saved = test_lora(TT_F32);
-    assert_int_equal(
-        test_open_run(&run,
-                      &(struct test_setup){.objective = &with_reference, .options = full, .group_size = 2}),
-        TT_ERR_USAGE);
-    assert_non_null(strstr(tt_error_last()->message, "needs a reference"));
-    assert_non_null(strstr(tt_error_last()->message, "embed_tokens"));
-    test_close_run(&run);
-    saved.lora.modules_to_save = "[\"lm_head\"]";
-    assert_int_equal(
-        test_open_run(&run,
-                      &(struct test_setup){.objective = &with_reference, .options = saved, .group_size = 2}),
-        TT_ERR_USAGE);
+    const struct test_setup setup = {
+        .objective = &with_reference, .options = with_head(), .group_size = 2, .evaluates = true};
+    assert_int_equal(test_open_run(&run, &setup), TT_ERR_USAGE);
     assert_non_null(strstr(tt_error_last()->message, "lm_head"));
     assert_non_null(strstr(tt_error_last()->hint, "adapters off"));
     test_close_run(&run);
@@ -377,11 +380,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_scaled_one_by_one_train_alike),
-        cmocka_unit_test(the_reference_is_the_model_without_adapters),
+        cmocka_unit_test(the_reference_is_the_model_before_the_training),
         cmocka_unit_test(a_plan_has_all_passes),
         cmocka_unit_test(other_groups_are_refused),
         cmocka_unit_test(an_objective_may_fail),
-        cmocka_unit_test(a_reference_needs_adapters_alone),
+        cmocka_unit_test(an_evaluation_has_adapters_to_switch_off),
         cmocka_unit_test(dpo_learns_to_prefer_on_any_split),
         cmocka_unit_test(values_are_shared_over_the_step),
     };
