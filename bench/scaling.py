@@ -5,7 +5,8 @@
 
 A case is SHAPE-BASE:FORM[:SETTING=VALUE ...]:
 
-    SHAPE      11b (4 x 4096 tokens, r 8 on q, k, v and o), 8b (2 x 4096, r 16), 70b (1 x 8192, r 16), tiny (to try it)
+    SHAPE      11b (4 x 4096 tokens, r 8 on the linears of attention), 8b (2 x 4096, r 16), 70b (1 x 8192, r 16),
+               30b (Qwen3-30B-A3B, 4 x 4096, r 16), 119b (Mistral-Small-4, 4 x 4096, r 8), tiny (to try it)
     BASE       bf16, fp8, nf4
     FORM       alone: a process on each GPU, all at the same time, each a run of its own
                threads: all GPUs in one process; processes: a process a GPU, as torchrun starts them
@@ -28,8 +29,11 @@ SHAPES = {  # config, batch, sequence, rank
     "11b": ("m11b", 4, 4096, 8),
     "8b": ("l8b", 2, 4096, 16),
     "70b": ("l70b", 1, 8192, 16),
+    "30b": ("qwen3_30b_a3b", 4, 4096, 16),
+    "119b": ("mistral_small_4", 4, 4096, 8),
     "tiny": ("tiny", 2, 64, 8),
 }
+ATTENTION = {"mistral_small_4": "q_a_proj,q_b_proj,kv_a_proj_with_mqa,kv_b_proj,o_proj"}  # others: as Llama names them
 BASES = {"bf16": [], "fp8": ["--base_dtype", "fp8"],
          "nf4": ["--load_in_4bit", "true", "--bnb_4bit_quant_type", "nf4", "--bnb_4bit_use_double_quant", "true"]}
 
@@ -54,7 +58,8 @@ class Runner:
         config, batch, sequence, rank = SHAPES[shape]
         flags = ["bench", "train", "--device", self.options.device, "--config_json", str(ROOT / f"bench/shapes/{config}.json"),
                  "--per_device_train_batch_size", str(batch), "--sequence_length", str(sequence), "--lora_r", str(rank),
-                 "--lora_alpha", str(2 * rank), "--lora_dropout", "0", "--lora_target_modules", "q_proj,k_proj,v_proj,o_proj",
+                 "--lora_alpha", str(2 * rank), "--lora_dropout", "0", "--lora_target_modules",
+                 ATTENTION.get(config, "q_proj,k_proj,v_proj,o_proj"),
                  "--steps", str(self.options.steps), "--warmup", str(self.options.warmup), *BASES[base]]
         for setting in settings:
             name, value = setting.split("=", 1)

@@ -26,7 +26,7 @@ import time
 
 import properties_fp8
 import properties_preferences
-from suite import (ALL_WEIGHTS, GOLDEN, LEVELS, MORE_FAMILIES, REPEATABLE, ROOT, SHARDED, STEPS, TOKENIZER, Failure, Run,
+from suite import (ALL_WEIGHTS, GOLDEN, LEVELS, MORE_FAMILIES, RANKS, REPEATABLE, ROOT, SHARDED, STEPS, TOKENIZER, Failure, Run,
                    Skip, Suite, bf16_noise, folder_with_tokenizer, free_port, furthest, strategies, wait_until, within)
 
 # Families whose tiny model turns differences of rounding into others at the usual rate.
@@ -68,7 +68,7 @@ def one_curve_bf16(suite, ranks, packing):
     for s, strategy in enumerate(strategies(ranks)):
         for l, level in enumerate(LEVELS):
             for offload in ("false", "true"):
-                accumulation = 1 if (s + l) % 2 == 0 or ranks == 4 else 2
+                accumulation = 1 if (s + l) % 2 == 0 or ranks >= 4 else 2
                 if packing and (offload == "true") != (l % 2 == 1):
                     continue  # half of them
                 runs.append(suite.split(family, ranks, accumulation, sharding_strategy=strategy, recompute=level,
@@ -642,11 +642,11 @@ def all_checks(suite):
     for family in ("llama3", "phi3", "gemma3", "gemma2"):
         suite.check(f"fp32 as on the CPU, {family}, all weights", as_on_the_cpu, family, **ALL_WEIGHTS)
     suite.check("fp32 as on the CPU, Muon", as_on_the_cpu, "llama3", optim="muon", ns_dtype="float32", **ALL_WEIGHTS)
-    for ranks in (2, 4):
+    for ranks in RANKS[1:]:
         suite.check(f"one curve, Muon, ranks {ranks}", one_curve_muon, ranks)
     for name, more in DETECTORS:
         suite.check(f"a detector as on the CPU, {name}", detector_as_on_the_cpu, more)
-    for ranks in (1, 2, 4):
+    for ranks in RANKS:
         suite.check(f"one curve, bf16, ranks {ranks}", one_curve_bf16, ranks, False)
         suite.check(f"one curve, bf16 packed, ranks {ranks}", one_curve_bf16, ranks, True)
         suite.check(f"one curve, fp32, ranks {ranks}", one_curve_fp32, ranks)
@@ -664,7 +664,7 @@ def all_checks(suite):
     properties_fp8.add_checks(suite)
     properties_preferences.add_checks(suite)
     here = suite.device
-    for first, then in (((here, 1), (here, 2)), ((here, 2), (here, 1)), ((here, 2), (here, 4)), ((here, 4), (here, 2)),
+    for first, then in (((here, 1), (here, 2)), ((here, 2), (here, 1)), ((here, 2), (here, 4)), ((here, 4), (here, 2)), ((here, 8), (here, 4)), ((here, 4), (here, 8)),
                         ((here, 1), ("cpu", 1)), (("cpu", 2), (here, 1)), (("cpu", 1), (here, 2))):
         suite.check(f"resume, {first[0]} ranks {first[1]} to {then[0]} ranks {then[1]}", resumes_elsewhere_both, first, then)
     suite.check("resume, a process for each rank and threads", resumes_as_processes, when=0)

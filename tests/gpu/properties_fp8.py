@@ -11,7 +11,7 @@ import random
 import signal
 import urllib.request
 
-from suite import (GOLDEN, LEVELS, ROOT, TOKENIZER, Failure, Run, folder_with_tokenizer, rounding_on_the_cpu, strategies,
+from suite import (GOLDEN, LEVELS, RANKS, ROOT, TOKENIZER, Failure, Run, folder_with_tokenizer, rounding_on_the_cpu, strategies,
                    wait_until, within, within_rounding)
 
 # All sides of this model are multiples of 16, as tensor cores need it, and it is trained, so that rounding moves it little.
@@ -212,7 +212,7 @@ def serves(suite, kind, words, share, more):
 
 
 def add_checks(suite):
-    for ranks in (1, 2, 4):
+    for ranks in RANKS:
         for k, kind in enumerate(KINDS):
             suite.check(f"one curve, fp8 {kind[0]}, ranks {ranks}", one_curve, ranks, k)
         for name, words, more in FOLDERS:

@@ -15,6 +15,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/golden"
 STEPS, SAMPLES = 8, 8  # of a run; of a step, over all ranks
+RANKS = (1, 2, 4, 8)  # of checks over several numbers of them
 # No run takes longer, unless it hangs. Programs that share a GPU run in turns, and a collective of one needs all its GPUs at
 # the same time: with two dozen programs one had not ended after a minute.
 RUN_SECONDS = 120
@@ -110,7 +111,7 @@ class Suite:
         self.gpus = args.gpus if args.gpus is not None else self.count_gpus()
         names = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
         self.names, self.turn = names or [str(gpu) for gpu in range(self.gpus)], 0
-        self.rank_counts = [n for n in (1, 2, 4) if n <= self.gpus]
+        self.rank_counts = [n for n in RANKS if n <= self.gpus]
 
     def count_gpus(self):
         """The largest number of ranks: the error for too many names it."""
