@@ -6,9 +6,9 @@
 #     bench/eight_gpus.sh BUNDLE LOGS [GPUS]
 #
 # BUNDLE: a folder that tests/gpu/bundle.sh made. GPUS (8): the largest number; powers of two below it come first.
-# TT_STAGES="links dense large mixtures checks": the stages to run; no case and no check begins after TT_SECONDS (540) of
-# its stage. TT_CHECKS: the words that choose the checks, with commas between them. TT_SHAPES=tiny TT_DEVICE=cpu tries the
-# script without GPUs.
+# TT_STAGES="links dense large mixtures checks": the stages to run; no case and no check begins after TT_SECONDS (540)
+# of its stage. TT_CHECKS: the words that choose the checks, with commas between them. TT_SHAPES=tiny TT_DEVICE=cpu
+# tries the script without GPUs.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 [ $# -ge 2 ] || { sed -n '2,14p' "${BASH_SOURCE[0]}" >&2; exit 2; }
