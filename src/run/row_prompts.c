@@ -41,11 +41,21 @@ static tt_status take_row(const struct tt_inputs *inputs, const struct tt_datase
     int32_t first, end;
     bool text = prompt != NULL && completion != NULL;
     if (!text && !find_answer(&sample, &first, &end)) return TT_OK;
-    prompts->rows[prompts->count++] = row;
+    prompts->rows[prompts->count++] = row / tt_dataset_group_size(dataset);
     TT_TRY(text ? take_text(inputs->tokenizer, scratch, prompt, completion, ids, reference)
                 : take_sample(inputs->tokenizer, &sample, first, end, ids, reference));
     if (ids->count > prompts->longest) prompts->longest = ids->count;
     return TT_OK;
+}
+
+/* The second answer of the preference whose first one is sample `row`. */
+static tt_status take_rejected(const struct tt_inputs *inputs, const struct tt_dataset *dataset, size_t row,
+                               struct tt_str *rejected)
+{
+    const struct tt_sample sample = tt_dataset_sample(dataset, row + 1);
+    int32_t first, end;
+    if (!find_answer(&sample, &first, &end)) return TT_OK;
+    return tt_tokenizer_decode(inputs->tokenizer, sample.ids + first, (size_t)(end - first), true, rejected);
 }
 
 static tt_status no_prompt(const struct tt_inputs *inputs)
@@ -63,18 +73,25 @@ tt_status tt_row_prompts_read(const struct tt_inputs *inputs, const struct tt_da
     tt_status status = TT_OK;
     struct tt_tokenizer_scratch *scratch = NULL;
     size_t count = tt_dataset_count(dataset), room = most > 0 && most < count ? most : count;
+    size_t each = tt_dataset_group_size(dataset);
     *prompts = (struct tt_row_prompts){
         .rows = tt_calloc(room + 1, sizeof *prompts->rows),
         .prompts = tt_calloc(room + 1, sizeof *prompts->prompts),
         .references = tt_calloc(room + 1, sizeof *prompts->references),
+        .rejected = each == 2 ? tt_calloc(room + 1, sizeof *prompts->rejected) : NULL,
     };
-    if (prompts->rows == NULL || prompts->prompts == NULL || prompts->references == NULL)
+    if (prompts->rows == NULL || prompts->prompts == NULL || prompts->references == NULL ||
+        (each == 2 && prompts->rejected == NULL))
         TT_GO(TT_ERR_MEMORY);
     if (inputs->tokenizer == NULL) TT_GO(no_prompt(inputs));
     TT_GO(tt_tokenizer_scratch_create(inputs->tokenizer, &scratch));
     /* The samples of a group have the same prompt. */
-    for (size_t i = 0; i < count && prompts->count < room; i += tt_dataset_group_size(dataset))
+    for (size_t i = 0; i < count && prompts->count < room; i += each) {
+        size_t before = prompts->count;
         TT_GO(take_row(inputs, dataset, scratch, i, prompts));
+        if (prompts->rejected != NULL && prompts->count > before)
+            TT_GO(take_rejected(inputs, dataset, i, &prompts->rejected[before]));
+    }
     if (prompts->count == 0) status = no_prompt(inputs);
 out:
     tt_tokenizer_scratch_destroy(scratch);
@@ -87,9 +104,11 @@ void tt_row_prompts_deinit(struct tt_row_prompts *prompts)
     for (size_t i = 0; i < prompts->count; i++) {
         tt_ids_deinit(&prompts->prompts[i]);
         tt_str_deinit(&prompts->references[i]);
+        if (prompts->rejected != NULL) tt_str_deinit(&prompts->rejected[i]);
     }
     tt_free(prompts->rows);
     tt_free(prompts->prompts);
     tt_free(prompts->references);
+    tt_free(prompts->rejected);
     *prompts = (struct tt_row_prompts){0};
 }

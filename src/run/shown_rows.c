@@ -72,14 +72,31 @@ static struct tt_span span_of(const struct tt_str *text)
     return (struct tt_span){tt_str_text(text), text->bytes};
 }
 
-static tt_status record(struct showing *showing, size_t row, const struct tt_str *reference)
+/* The texts of a row: the prompt, the completion, and the answers of the data. */
+struct title {
+    const char *name;
+    const struct tt_str *text;
+};
+enum { TEXTS_MAX = 4 };
+
+static int list_texts(const struct showing *showing, int index, struct title texts[TEXTS_MAX])
+{
+    const struct tt_row_prompts *prompts = &showing->rows->prompts;
+    int count = 0;
+    texts[count++] = (struct title){"prompt", &showing->prompt};
+    texts[count++] = (struct title){"completion", &showing->completion};
+    texts[count++] = (struct title){"reference", &prompts->references[index]};
+    if (prompts->rejected != NULL) texts[count++] = (struct title){"rejected", &prompts->rejected[index]};
+    return count;
+}
+
+static tt_status record(struct showing *showing, size_t row, const struct title *texts, int count)
 {
     tt_status status = TT_OK;
-    struct tt_json_value *object =
-        tt_json_pack("{s:I,s:I,s:t,s:t,s:t}", "step", showing->step, "row", (int64_t)row + 1, "prompt",
-                     span_of(&showing->prompt), "completion", span_of(&showing->completion), "reference",
-                     span_of(reference));
+    struct tt_json_value *object = tt_json_pack("{s:I,s:I}", "step", showing->step, "row", (int64_t)row + 1);
     tt_str_clear(&showing->text);
+    for (int i = 0; i < count; i++)
+        (void)tt_json_set(object, texts[i].name, tt_json_pack("t", span_of(texts[i].text)));
     TT_GO(tt_json_write(object, 0, false, &showing->text));
     TT_GO(tt_str_append_char(&showing->text, '\n'));
     tt_record_file_append(showing->rows->file, showing->text.data, showing->text.bytes);
@@ -99,14 +116,12 @@ static tt_status add_block(const char *title, const struct tt_str *content, stru
     return tt_str_append_text(text, "\n\n");
 }
 
-static tt_status add_to_board(struct showing *showing, size_t row, const struct tt_str *reference)
+static tt_status add_to_board(struct showing *showing, size_t row, const struct title *texts, int count)
 {
     char tag[64];
     snprintf(tag, sizeof tag, "eval_generate/row_%zu", row + 1);
     tt_str_clear(&showing->text);
-    TT_TRY(add_block("prompt", &showing->prompt, &showing->text));
-    TT_TRY(add_block("completion", &showing->completion, &showing->text));
-    TT_TRY(add_block("reference", reference, &showing->text));
+    for (int i = 0; i < count; i++) TT_TRY(add_block(texts[i].name, texts[i].text, &showing->text));
     tt_journal_text(showing->to->journal, tag, showing->step, &showing->text);
     return TT_OK;
 }
@@ -117,17 +132,16 @@ static tt_status show(void *context, int index, const int32_t *ids, size_t count
     const struct tt_row_prompts *prompts = &showing->rows->prompts;
     const struct tt_tokenizer *tokenizer = showing->to->tokenizer;
     const struct tt_ids *prompt = &prompts->prompts[index];
-    const struct tt_str *reference = &prompts->references[index];
+    struct title texts[TEXTS_MAX];
+    int texts_count = list_texts(showing, index, texts);
     TT_TRY(tt_tokenizer_decode(tokenizer, prompt->data, prompt->count, false, &showing->prompt));
     TT_TRY(tt_tokenizer_decode(tokenizer, ids, count, true, &showing->completion));
-    TT_TRY(record(showing, prompts->rows[index], reference));
-    TT_TRY(add_to_board(showing, prompts->rows[index], reference));
+    TT_TRY(record(showing, prompts->rows[index], texts, texts_count));
+    TT_TRY(add_to_board(showing, prompts->rows[index], texts, texts_count));
     tt_str_clear(&showing->text);
     TT_TRY(tt_str_printf(&showing->text, "row %zu of the evaluation data after step %lld:",
                          prompts->rows[index] + 1, (long long)showing->step));
-    TT_TRY(add_lines("prompt", &showing->prompt, &showing->text));
-    TT_TRY(add_lines("completion", &showing->completion, &showing->text));
-    TT_TRY(add_lines("reference", reference, &showing->text));
+    for (int i = 0; i < texts_count; i++) TT_TRY(add_lines(texts[i].name, texts[i].text, &showing->text));
     tt_run_report_span(showing->to->job, span_of(&showing->text));
     return TT_OK;
 }

@@ -51,6 +51,19 @@ grep -q '^row 2 of the evaluation data after step 4:$' err || fail "nothing is s
 planned=$(awk '/^  in all/ && NF == 6 { print $3, $4, $5, $6 }' err)
 [ -n "$planned" ] && [ "${planned% * *}" = "${planned#* * }" ] || fail "planned and used: $planned"
 
+# A preference has both of its answers beside what the model writes, and counts as one row.
+for i in 3 5 12; do
+    echo "{\"prompt\": \"the sum $i + 1 =\", \"chosen\": \" $((i + 1))\", \"rejected\": \" $((i + 2)), no\"}"
+done >pairs.jsonl
+run pairs --max_steps 4 "${shown[@]}" --objective dpo --dataset_name pairs.jsonl --eval_dataset pairs.jsonl
+grep -q '^  rejected:  7, no$' err || fail "the rejected answer is not shown:" "$(cat err)"
+check pairs pairs/checkpoint-4
+python3 - <<'END' || fail "a preference: $(cat pairs/generations.jsonl)"
+import json
+row = [json.loads(line) for line in open("pairs/generations.jsonl")][1]
+assert row["row"] == 2 and row["reference"] == " 6" and row["rejected"] == " 7, no", row
+END
+
 # Ranks, with the weights in shards.
 run shards --max_steps 4 --ranks 2 --sharding_strategy FULL_SHARD "${shown[@]}"
 check shards shards/checkpoint-4
