@@ -239,14 +239,25 @@ static tt_status make_safe(struct tt_str *text)
     return status;
 }
 
+/* Keys and titles, in the order of the charts. */
+static tt_status write_figures(struct tt_str *text)
+{
+    TT_TRY(tt_str_append_text(text, "\"figures\":["));
+    for (int f = 0; f < TT_FIGURE_COUNT; f++)
+        TT_TRY(tt_str_printf(text, "%s[\"%s\",\"%s\"]", f > 0 ? "," : "", tt_figure_key((enum tt_figure)f),
+                             tt_figure_title((enum tt_figure)f)));
+    return tt_str_append_text(text, "],");
+}
+
 tt_status tt_board_write(const struct tt_run_figures *runs, size_t count, enum tt_board_use use,
                          struct tt_str *text)
 {
     uint64_t version = 0;
     for (size_t r = 0; r < count; r++) version += runs[r].version;
-    TT_TRY(tt_str_printf(text, "{\"version\":%llu,\"live\":%s,\"now\":%.3f,\"runs\":[",
-                         (unsigned long long)version, use == TT_BOARD_LIVE ? "true" : "false",
-                         tt_clock_unix_seconds()));
+    TT_TRY(tt_str_printf(text, "{\"version\":%llu,\"live\":%s,\"now\":%.3f,", (unsigned long long)version,
+                         use == TT_BOARD_LIVE ? "true" : "false", tt_clock_unix_seconds()));
+    TT_TRY(write_figures(text));
+    TT_TRY(tt_str_append_text(text, "\"runs\":["));
     for (size_t r = 0; r < count; r++) TT_TRY(write_run(&runs[r], use, text));
     TT_TRY(tt_str_append_text(text, "]}"));
     return make_safe(text);

@@ -10,35 +10,21 @@
 
 enum { RUN_BYTES_MAX = 16 << 20, EVENTS_MAX = 1000, GENERATIONS_MAX = 200, PICTURES_MAX = 64 };
 
-static const char *const keys[TT_FIGURE_COUNT] = {
-    [TT_FIGURE_LOSS] = "loss",
-    [TT_FIGURE_EVAL_LOSS] = "eval_loss",
-    [TT_FIGURE_EVAL_MAP] = "eval_map",
-    [TT_FIGURE_LEARNING_RATE] = "learning_rate",
-    [TT_FIGURE_GRAD_NORM] = "grad_norm",
-    [TT_FIGURE_TOKENS] = "tokens_per_second",
-    [TT_FIGURE_IMAGES] = "images_per_second",
-    [TT_FIGURE_TFLOPS] = "model_tflops",
-    [TT_FIGURE_MFU] = "mfu",
+static const struct {
+    const char *key, *title;
+} known[TT_FIGURE_COUNT] = {
+#define FIGURE(name, key, title) {key, title},
+#include "monitor/figures.def"
 };
 
 const char *tt_figure_title(enum tt_figure figure)
 {
-    static const char *const titles[TT_FIGURE_COUNT] = {[TT_FIGURE_LOSS] = "loss",
-                                                        [TT_FIGURE_EVAL_LOSS] = "evaluation loss",
-                                                        [TT_FIGURE_EVAL_MAP] = "mean average precision",
-                                                        [TT_FIGURE_LEARNING_RATE] = "learning rate",
-                                                        [TT_FIGURE_GRAD_NORM] = "gradient norm",
-                                                        [TT_FIGURE_TOKENS] = "tokens/s",
-                                                        [TT_FIGURE_IMAGES] = "images/s",
-                                                        [TT_FIGURE_TFLOPS] = "TFLOP/s of the model",
-                                                        [TT_FIGURE_MFU] = "MFU"};
-    return titles[figure];
+    return known[figure].title;
 }
 
 const char *tt_figure_key(enum tt_figure figure)
 {
-    return keys[figure];
+    return known[figure].key;
 }
 
 void tt_series_extremes(const struct tt_series *series, size_t first, size_t end, size_t indices[2])
@@ -160,7 +146,7 @@ static tt_status take_row(void *context, const struct tt_json_value *row)
     if (tt_json_get(row, "eval_loss") != NULL) TT_TRY(keep(&figures->last_eval, row));
     figures->ended = tt_json_get(row, "train_runtime") != NULL;
     for (int i = 0; i < TT_FIGURE_COUNT; i++) {
-        const struct tt_json_value *value = tt_json_get(row, keys[i]);
+        const struct tt_json_value *value = tt_json_get(row, known[i].key);
         if (tt_json_is_number(value) && isfinite(tt_json_number(value)))
             TT_TRY(add_point(&figures->series[i], step, tt_json_number(value)));
     }

@@ -17,15 +17,8 @@ struct tt_series {
 void tt_series_extremes(const struct tt_series *series, size_t first, size_t end, size_t indices[2]);
 
 enum tt_figure {
-    TT_FIGURE_LOSS,
-    TT_FIGURE_EVAL_LOSS,
-    TT_FIGURE_EVAL_MAP,
-    TT_FIGURE_LEARNING_RATE,
-    TT_FIGURE_GRAD_NORM,
-    TT_FIGURE_TOKENS,
-    TT_FIGURE_IMAGES, /* of a detection, instead of tokens */
-    TT_FIGURE_TFLOPS,
-    TT_FIGURE_MFU,
+#define FIGURE(name, key, title) TT_FIGURE_##name,
+#include "monitor/figures.def"
     TT_FIGURE_COUNT
 };
 const char *tt_figure_key(enum tt_figure figure);   /* "loss" */

@@ -1,9 +1,6 @@
 "use strict";
 /* Texts of runs are set as text, never as markup. Curves come thinned from the server: at most some 1000 points. */
 const NS = "http://www.w3.org/2000/svg";
-const CURVES = [["loss", "Loss"], ["eval_loss", "Evaluation loss"], ["eval_map", "Mean average precision"], ["learning_rate", "Learning rate"],
-  ["grad_norm", "Gradient norm"], ["tokens_per_second", "Tokens a second"], ["images_per_second", "Images a second"],
-  ["model_tflops", "TFLOP/s of the model"], ["mfu", "MFU"]];
 const PHASES = [["data_seconds", "data"], ["gather_seconds", "gather"], ["forward_seconds", "forward"],
   ["backward_seconds", "backward"], ["reduce_seconds", "reduce"], ["queue_seconds", "queueing"],
   ["device_wait_seconds", "device"], ["rank_wait_seconds", "wait for ranks"], ["optimizer_seconds", "optimizer"],
@@ -373,7 +370,7 @@ function render() {
   const main = document.getElementById("main"), pick = document.getElementById("pick"), runs = board.runs;
   chosen = Math.min(chosen, Math.max(0, runs.length - 1));
   const run = runs[chosen], scrolls = [...main.querySelectorAll(".tall")].map(e => [e.scrollLeft, e.scrollTop]);
-  const drawn = CURVES.filter(([key]) => runs.some(r => r.curves[key])).map(([key, title]) => [key, title, runs.map((r, i) =>
+  const drawn = board.figures.filter(([key]) => runs.some(r => r.curves[key])).map(([key, title]) => [key, title[0].toUpperCase() + title.slice(1), runs.map((r, i) =>
     r.curves[key] && !hidden.has(i) && { run: i, name: nameOf(r), colour: colour(i), ...r.curves[key] }).filter(Boolean)]);
   const range = stepRange(drawn.map(([, , curves]) => curves));
   charts = drawn.map(([key, title, curves]) => chart(key, title, curves, range));

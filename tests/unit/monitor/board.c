@@ -219,6 +219,35 @@ static void thin_curves(void **state)
     assert_int_equal(tt_board_thin(&series, COLUMNS, indices), 0);
 }
 
+/* The page draws the figures in the order in which the board names them. */
+static void figures_of_preferences(void **state)
+{
+    static const char *const wanted[] = {"rewards/margins", "rewards/accuracies", "eval_rewards/accuracies",
+                                         "rewards/chosen", "rewards/rejected"};
+    struct tt_run_figures run;
+    struct tt_json board = {0};
+    (void)state;
+    write_file(
+        "w",
+        "{\"step\": 1, \"rewards/margins\": 0.5, \"rewards/accuracies\": 0.75, \"rewards/chosen\": 0.25, "
+        "\"rewards/rejected\": -0.25}\n{\"step\": 1, \"eval_rewards/accuracies\": 1.0}\n");
+    assert_int_equal(tt_run_figures_open(folder, &run), TT_OK);
+    expect_board(&run, &board);
+    const struct tt_json_value *figures = tt_json_get(board.root, "figures");
+    const struct tt_json_value *curves =
+        tt_json_get(tt_json_at(tt_json_get(board.root, "runs"), 0), "curves");
+    assert_int_equal(tt_json_count(figures), TT_FIGURE_COUNT);
+    assert_int_equal(tt_json_count(curves), 5);
+    for (size_t i = 0; i < 5; i++) {
+        assert_non_null(tt_json_get(curves, wanted[i]));
+        assert_string_equal(tt_json_text(tt_json_at(tt_json_at(figures, TT_FIGURE_MARGINS + i), 0)),
+                            wanted[i]);
+    }
+    tt_json_deinit(&board);
+    tt_run_figures_deinit(&run);
+    remove(metrics);
+}
+
 static void the_page(void **state)
 {
     struct tt_str page = {0};
@@ -233,8 +262,9 @@ static void the_page(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_file_that_grows), cmocka_unit_test(odd_rows),
-                                       cmocka_unit_test(pictures_of_a_run), cmocka_unit_test(thin_curves),
-                                       cmocka_unit_test(the_page)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_that_grows),      cmocka_unit_test(odd_rows),
+        cmocka_unit_test(pictures_of_a_run),      cmocka_unit_test(thin_curves),
+        cmocka_unit_test(figures_of_preferences), cmocka_unit_test(the_page)};
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
