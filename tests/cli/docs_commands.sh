@@ -41,7 +41,7 @@ extract() {
 serve_objects() {
     python3 -c 'import ctypes; ctypes.CDLL("libcurl.so.4")' 2>/dev/null || return 1
     mkdir -p "$1.server"
-    python3 "$root/tests/support/s3_server.py" "$1.server" >/dev/null 2>&1 &
+    python3 "$root/tests/tools/s3_server.py" "$1.server" >/dev/null 2>&1 &
     servers+=($!)
     for _ in $(seq 1000); do [ -e "$1.server/port" ] && break || sleep 0.1; done
     AWS_ENDPOINT_URL=http://127.0.0.1:$(cat "$1.server/port")

@@ -11,8 +11,8 @@ wants no token. The token that is known is hf_good, and hf_old has expired.
 With a file of a key and its certificate it speaks TLS. A request for a whole URL, as to a proxy, is one for its path.
 The port is written to FOLDER/port, each request as a line to FOLDER/log. FOLDER/faults has a line "KIND TIMES TEXT" for
 each fault: that many requests whose path has the text fail so: cut (half of the body, and the end), 429, 500, 503, later (429
-with an hour's pause),
-wrong (one byte of the body is another), hang (half of the body, and silence), expired (403 of the other host).
+with an hour's pause), wrong (one byte of the body is another), hang (half of the body, and silence), silent (no answer),
+pause (the answer comes after two seconds), expired (403 of the other host).
 """
 import base64
 import hashlib
@@ -25,6 +25,8 @@ import sys
 import threading
 import time
 import urllib.parse
+
+from with_parent import end_with_parent
 
 ROOT = pathlib.Path(sys.argv[1])
 LFS_BYTES, PAGE, PART_BYTES = 1000, 2, 200000
@@ -131,6 +133,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             log.write(f"{self.command} {self.headers['Host'].split(':')[0]} {self.path} "
                       f"token={self.headers.get('Authorization', '-')} range={self.headers.get('Range', '-')}\n")
         self.wanted = self.fault()
+        if self.wanted in ("silent", "pause"):
+            time.sleep(300 if self.wanted == "silent" else 2)
         if self.wanted == "later":
             self.answer(429, b"slow down", [("Retry-After", "3600")])
             return False
@@ -178,9 +182,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_json({"url": f"http://{self.headers['Host']}/{wanted['organization']}/{wanted['name']}"})
 
     def preupload(self, body, kind, name, _):
-        if not Repository(kind, name).exists:
+        repository = Repository(kind, name)
+        if not repository.exists:
             return self.fail(404, "RepoNotFound", "Repository not found")
-        self.send_json({"files": [{"path": file["path"], "shouldIgnore": False,
+        known = {path: sha256(data) if len(data) >= LFS_BYTES else git_sha1(data) for path, data in repository.files()}
+        self.send_json({"files": [{"path": file["path"], "shouldIgnore": False, "oid": known.get(file["path"]),
                                    "uploadMode": "lfs" if file["size"] >= LFS_BYTES else "regular"}
                                   for file in json.loads(body)["files"]]})
 
@@ -327,15 +333,28 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.fail(404, None, "no such object")
 
 
+def listen():
+    """The hub at 127.0.0.1 and the host of its large files at 127.0.0.2, with one port for both."""
+    while True:
+        hub = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        try:
+            return hub, http.server.ThreadingHTTPServer(("127.0.0.2", hub.server_address[1]), Handler)
+        except OSError:  # another program has the port there
+            hub.server_close()
+
+
 def main():
-    server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Handler)
+    end_with_parent()
+    hub, store = listen()
     if len(sys.argv) > 2:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(sys.argv[2])
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    (ROOT / "port.new").write_text(str(server.server_address[1]))
+        for server in (hub, store):
+            server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    (ROOT / "port.new").write_text(str(hub.server_address[1]))
     (ROOT / "port.new").rename(ROOT / "port")
-    server.serve_forever()
+    threading.Thread(target=store.serve_forever, daemon=True).start()
+    hub.serve_forever()
 
 
 main()

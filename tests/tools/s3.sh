@@ -5,7 +5,7 @@ python3 -c 'import ctypes; ctypes.CDLL("libcurl.so.4")' 2>/dev/null ||
     python3 -c 'import ctypes; ctypes.CDLL("libcurl-gnutls.so.4")' 2>/dev/null ||
     { echo "skipped: there is no libcurl"; exit 77; }
 mkdir server tmp
-python3 "$root/tests/support/s3_server.py" "$folder/server" >server/out 2>&1 &
+python3 "$root/tests/tools/s3_server.py" "$folder/server" >server/out 2>&1 &
 server=$!
 trap 'kill $server 2>/dev/null; rm -rf "$folder"' EXIT
 wait_for() { # wait_for SECONDS COMMAND...

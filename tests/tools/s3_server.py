@@ -40,6 +40,8 @@ import urllib.parse
 import xml.etree.ElementTree
 import xml.sax.saxutils
 
+from with_parent import end_with_parent
+
 KEYS = {"AKIDTEST": "secretTESTkey"}
 ROLE = "ROLEKEY"
 Stored = collections.namedtuple("Stored", "data etag changed")
@@ -362,6 +364,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 def main():
+    end_with_parent()
     folder = pathlib.Path(sys.argv[1])
     server = Server(("127.0.0.1", 0), Handler)
     server.state = State(folder)
