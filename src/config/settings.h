@@ -103,6 +103,7 @@ struct tt_setting {
     /* settings, separated by blanks, each of which replaces a required one in commands that have it; NULL: none */
     const char *or_else;
     bool transient; /* acts on this call only (--print_config); not part of the resolved file */
+    bool secret;    /* the words of a command line that have the value are overwritten when it is read */
 };
 
 /* A key without effect; a key that is supported only at its neutral values. */

@@ -261,6 +261,16 @@ static tt_status take_flag(struct tt_settings *settings, const struct flag *flag
     return tt_settings_fail_unknown(settings, flag->name, flag->shown);
 }
 
+/* Lists of processes show the words of a command line as they are in memory. */
+static void hide(const struct tt_settings *settings, const struct flag *flag)
+{
+    const struct tt_setting_entry *entry = tt_settings_find(settings, flag->name);
+    if (entry == NULL || !entry->row->secret) return;
+    char *own = flag->words[-1];
+    if (flag->inline_value != NULL) memset(own + (flag->inline_value - own), 'x', strlen(flag->inline_value));
+    for (int i = 0; i < flag->word_count; i++) memset(flag->words[i], 'x', strlen(flag->words[i]));
+}
+
 static bool is_listed(const char *const *names, const char *name)
 {
     for (; names != NULL && *names != NULL; names++)
@@ -286,6 +296,7 @@ tt_status tt_settings_parse_flags(struct tt_settings *settings, int argc, char *
             TT_TRY(single_value(&flag, NULL, &value));
         else
             TT_TRY(tt_settings_refuse(settings, take_flag(settings, &flag)));
+        hide(settings, &flag);
     }
     return tt_settings_refusals(settings);
 }

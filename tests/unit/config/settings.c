@@ -23,7 +23,7 @@ struct part {
 };
 
 struct target {
-    const char *name, *mode, *names;
+    const char *name, *mode, *names, *key;
     int64_t count;
     bool on, gaussian, off;
     int maybe;
@@ -44,6 +44,7 @@ static const struct tt_setting rows[] = {
      .default_text = "none",
      .choices = "none some all"},
     {.name = "names", .type = TT_SETTING_JSON, FIELD(names)},
+    {.name = "key", .type = TT_SETTING_STRING, FIELD(key), .transient = true, .secret = true},
     {.name = "count",
      .type = TT_SETTING_INT,
      FIELD(count),
@@ -541,6 +542,23 @@ static void sets_of_words(void **state)
     tt_str_deinit(&text);
 }
 
+static void secrets_are_hidden(void **state)
+{
+    struct fixture *fixture = *state;
+    char parts[] = "--key=abc", flag[] = "--key", value[] = "def";
+    char plain[] = "seen", name[] = "--name";
+    assert_int_equal(tt_settings_parse_flags(fixture->settings, 3, (char *const[]){parts, name, plain}, NULL),
+                     TT_OK);
+    assert_string_equal(fixture->target.key, "abc");
+    assert_string_equal(parts, "--key=xxx");
+    assert_string_equal(plain, "seen");
+    assert_int_equal(tt_settings_parse_flags(fixture->settings, 2, (char *const[]){flag, value}, NULL),
+                     TT_OK);
+    assert_string_equal(fixture->target.key, "def");
+    assert_string_equal(value, "xxx");
+    assert_string_equal(flag, "--key");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -561,6 +579,7 @@ int main(void)
         TEST(every_allocation_may_fail),
         TEST(words_of_choices),
         TEST(sets_of_words),
+        TEST(secrets_are_hidden),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
