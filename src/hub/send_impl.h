@@ -10,6 +10,7 @@ struct hub_sent {
     uint64_t bytes;
     char digest[TT_HUB_DIGEST_BYTES]; /* SHA-256 */
     char sample[700];                 /* its beginning in base64 */
+    char known[TT_HUB_DIGEST_BYTES];  /* sum of the repository's file of this name; "": none */
     bool large, ignored;              /* an LFS file; one that the repository's .gitignore leaves out */
 };
 

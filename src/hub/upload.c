@@ -10,6 +10,8 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/json.h"
+#include "base/number.h"
+#include "base/sha1.h"
 #include "hub/hub_impl.h"
 #include "hub/send_impl.h"
 #include "net/url.h"
@@ -248,6 +250,8 @@ static tt_status ask_modes(struct hub_sending *sending, size_t first)
         for (size_t f = first; f < first + count; f++) {
             struct hub_sent *file = &sending->files[f];
             if (strcmp(file->there, path) != 0) continue;
+            const char *known = tt_json_text(tt_json_get(tt_json_at(list, i), "oid"));
+            tt_snprintf(file->known, sizeof file->known, "%s", known != NULL ? known : "");
             /* An empty file has no LFS object. */
             file->large = strcmp(mode, "lfs") == 0 && file->bytes > 0;
             file->ignored = tt_json_is_true(tt_json_get(tt_json_at(list, i), "shouldIgnore"));
@@ -270,12 +274,29 @@ static tt_status add_line(struct tt_str *text, const char *key, struct tt_json_v
     return status == TT_OK ? tt_str_append_char(text, '\n') : status;
 }
 
+/* Git's sum of a file: that of "blob", the size, a 0 byte and the content. */
+static void sum_of_blob(const struct tt_str *content, char digits[TT_HUB_DIGEST_BYTES])
+{
+    unsigned char digest[TT_SHA1_BYTES];
+    struct tt_sha1 sum;
+    char head[40];
+    int bytes = snprintf(head, sizeof head, "blob %zu", content->bytes);
+    tt_sha1_init(&sum);
+    tt_sha1_update(&sum, head, (size_t)bytes + 1);
+    tt_sha1_update(&sum, tt_str_text(content), content->bytes);
+    tt_sha1_final(&sum, digest);
+    sodium_bin2hex(digits, TT_HUB_DIGEST_BYTES, digest, sizeof digest);
+}
+
+/* Nothing where the repository has this content. */
 static tt_status add_content(struct tt_str *text, const struct hub_sent *file)
 {
     struct tt_str content = {0};
-    char *encoded = NULL;
+    char *encoded = NULL, sum[TT_HUB_DIGEST_BYTES];
     tt_status status = TT_OK;
     TT_GO(tt_file_read(file->path, REGULAR_BYTES_MAX, &content));
+    sum_of_blob(&content, sum);
+    if (strcmp(sum, file->known) == 0) goto out;
     size_t room = sodium_base64_ENCODED_LEN(content.bytes, sodium_base64_VARIANT_ORIGINAL);
     encoded = tt_calloc(room, 1);
     if (encoded == NULL) TT_GO(TT_ERR_MEMORY);
@@ -290,25 +311,50 @@ out:
     return status;
 }
 
+/* The header, and a line for each file that the repository has not or has with another content; *changes: whether there
+ * is one. */
+static tt_status list_changes(const struct hub_sending *sending, struct tt_str *text, bool *changes)
+{
+    const char *given = sending->upload->summary;
+    const char *summary = given != NULL ? given : "Upload files with trimtab";
+    TT_TRY(add_line(text, "header", tt_json_pack("{s:s,s:s}", "summary", summary, "description", "")));
+    const size_t header = text->bytes;
+    for (size_t i = 0; i < sending->count; i++) {
+        const struct hub_sent *file = &sending->files[i];
+        if (file->ignored || (file->large && strcmp(file->known, file->digest) == 0)) continue;
+        if (!file->large)
+            TT_TRY(add_content(text, file));
+        else
+            TT_TRY(add_line(text, "lfsFile",
+                            tt_json_pack("{s:s,s:s,s:s,s:I}", "path", file->there, "algo", "sha256", "oid",
+                                         file->digest, "size", (int64_t)file->bytes)));
+    }
+    *changes = text->bytes > header;
+    return TT_OK;
+}
+
+/* The address of the commit that the branch is at. */
+static tt_status newest_commit(struct hub_sending *sending, struct tt_str *url)
+{
+    TT_TRY(hub_resolve(sending->hub, &sending->repository));
+    TT_TRY(hub_append_page(sending->hub, sending->repository.kind, sending->repository.name, url));
+    return tt_str_printf(url, "/commit/%s", sending->repository.commit);
+}
+
 static tt_status commit(struct hub_sending *sending, char **address)
 {
-    const struct tt_hub_upload *upload = sending->upload;
     struct tt_str url = {0}, text = {0};
     struct tt_net_answer answer = {0};
     struct tt_json json = {0};
     const char *made = NULL;
+    bool changes;
     tt_status status = TT_OK;
-    const char *summary = upload->summary != NULL ? upload->summary : "Upload files with trimtab";
-    TT_GO(add_line(&text, "header", tt_json_pack("{s:s,s:s}", "summary", summary, "description", "")));
-    for (size_t i = 0; i < sending->count; i++) {
-        const struct hub_sent *file = &sending->files[i];
-        if (file->ignored) continue;
-        if (!file->large)
-            TT_GO(add_content(&text, file));
-        else
-            TT_GO(add_line(&text, "lfsFile",
-                           tt_json_pack("{s:s,s:s,s:s,s:I}", "path", file->there, "algo", "sha256", "oid",
-                                        file->digest, "size", (int64_t)file->bytes)));
+    TT_GO(list_changes(sending, &text, &changes));
+    if (!changes) {
+        TT_GO(newest_commit(sending, &url));
+        *address = tt_strdup(url.data);
+        if (*address == NULL) status = TT_ERR_MEMORY;
+        goto out;
     }
     TT_GO(hub_append_api(sending->hub, sending->repository.kind, sending->repository.name, &url));
     TT_GO(tt_str_append_text(&url, "/commit/"));

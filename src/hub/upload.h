@@ -23,7 +23,8 @@ struct tt_hub_upload {
     bool is_private;     /* a repository that is made */
 };
 /* Makes the repository where there is none, uploads, and stores the address of the commit, owned. TT_ERR_USAGE:
- * offline, or no token. What the hub has already is not sent again. */
+ * offline, or no token. What the hub has already is not sent again, and where it has all of it no commit is made: the
+ * address is then that of the branch's newest. */
 TT_MUST_USE tt_status tt_hub_upload(struct tt_hub *hub, const struct tt_hub_upload *upload, char **address);
 
 /* The first part of it alone: fails for a name, a token or a right that is wrong, and makes the repository. The folder

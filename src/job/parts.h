@@ -79,7 +79,7 @@ struct tt_run_spec {
     bool resume_changed; /* go on though settings that matter have changed */
 };
 
-enum tt_hub_strategy { TT_HUB_END, TT_HUB_EVERY_SAVE };
+enum tt_hub_strategy { TT_HUB_END, TT_HUB_EVERY_SAVE, TT_HUB_CHECKPOINT, TT_HUB_ALL_CHECKPOINTS };
 
 /* Logging, evaluation, saving. */
 struct tt_watch_spec {

@@ -266,7 +266,7 @@ static tt_status remove_old(void *context)
         bool is_best = checkpoints->keep.best.known && step == checkpoints->keep.best.step;
         if (left_over != (i < count) || step == newest || is_best) continue;
         TT_GO(checkpoint_path(run->job.run->output_dir, step, path));
-        TT_GO(remove_checkpoint(path));
+        if (!tt_hub_push_defers(run->rank0.push, path, remove_checkpoint)) TT_GO(remove_checkpoint(path));
         excess--;
     }
 out:

@@ -1,6 +1,7 @@
 #include "run/hub_push.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -33,9 +34,11 @@ struct tt_hub_push {
     const struct tt_run_job *job;
     struct tt_hub *hub;
     struct tt_hub_upload upload; /* of the result */
-    struct tt_thread *thread;    /* NULL: no checkpoint is on its way */
-    atomic_bool done;            /* its end */
+    struct tt_thread *thread;    /* NULL: no checkpoint was on its way yet */
     struct tt_str folder, summary;
+    pthread_mutex_t mutex;                   /* for what follows */
+    bool busy;                               /* the checkpoint `folder` is on its way */
+    tt_status (*remove)(const char *folder); /* what removes it when it has arrived; NULL: it stays */
 };
 
 static struct tt_hub_upload upload_of(const struct tt_run_job *job)
@@ -63,9 +66,10 @@ tt_status tt_hub_push_open(const struct tt_run_job *job, struct tt_hub_push **ou
     if (!job->watch->push_to_hub) return TT_OK;
     struct tt_hub_push *push = tt_calloc(1, sizeof *push);
     if (push == NULL) return TT_ERR_MEMORY;
+    pthread_mutex_init(&push->mutex, NULL);
     push->job = job;
     push->upload = upload_of(job);
-    const struct tt_hub_config config = {.token = job->watch->hub_token};
+    const struct tt_hub_config config = {.token = job->watch->hub_token, .cancel = job->cancel};
     TT_GO(tt_hub_open(&config, &push->hub));
     TT_GO(tt_hub_prepare_upload(push->hub, &push->upload));
     *out = push;
@@ -76,21 +80,48 @@ out:
     return status;
 }
 
+/* The weights go to the root of the repository, then by the strategy the whole checkpoint to a folder of it. */
+static tt_status send_parts(const struct tt_hub_push *push, char **address)
+{
+    const enum tt_hub_strategy strategy = push->job->watch->hub_strategy;
+    struct tt_hub_upload upload = push->upload;
+    struct tt_str summary = {0};
+    tt_status status = TT_OK;
+    upload.folder = push->folder.data;
+    upload.summary = push->summary.data;
+    TT_GO(tt_hub_upload(push->hub, &upload, address));
+    if (strategy == TT_HUB_EVERY_SAVE) goto out;
+    TT_GO(tt_str_printf(&summary, "%s, checkpoint", push->summary.data));
+    upload.include_count = upload.exclude_count = 0;
+    upload.below = strategy == TT_HUB_CHECKPOINT ? "last-checkpoint" : tt_path_basename(push->folder.data);
+    upload.summary = summary.data;
+    tt_free(*address);
+    *address = NULL;
+    TT_GO(tt_hub_upload(push->hub, &upload, address));
+out:
+    tt_str_deinit(&summary);
+    return status;
+}
+
 static tt_status send_checkpoint(void *context)
 {
     struct tt_hub_push *push = context;
-    struct tt_hub_upload upload = push->upload;
+    const char *folder = push->folder.data;
     char *address = NULL;
-    upload.folder = push->folder.data;
-    upload.summary = push->summary.data;
-    if (tt_hub_upload(push->hub, &upload, &address) != TT_OK) {
-        tt_warn("%s is not on the hub: %s; training goes on", push->folder.data, tt_error_last()->message);
+    if (send_parts(push, &address) != TT_OK) {
+        tt_warn("%s is not on the hub: %s; training goes on", folder, tt_error_last()->message);
         tt_error_clear();
     } else {
-        tt_info("pushed %s: %s", push->folder.data, address);
+        tt_info("pushed %s: %s", folder, address);
     }
     tt_free(address);
-    atomic_store(&push->done, true);
+    pthread_mutex_lock(&push->mutex);
+    if (push->remove != NULL && push->remove(folder) != TT_OK) {
+        tt_warn("%s stays beyond save_total_limit: %s", folder, tt_error_last()->message);
+        tt_error_clear();
+    }
+    push->busy = false;
+    pthread_mutex_unlock(&push->mutex);
     return TT_OK;
 }
 
@@ -100,18 +131,42 @@ static void wait_for_checkpoint(struct tt_hub_push *push)
     push->thread = NULL;
 }
 
+static bool is_busy(struct tt_hub_push *push)
+{
+    pthread_mutex_lock(&push->mutex);
+    bool busy = push->busy;
+    pthread_mutex_unlock(&push->mutex);
+    return busy;
+}
+
 void tt_hub_push_saved(struct tt_hub_push *push, const char *folder, int64_t step)
 {
-    if (push == NULL || push->job->watch->hub_strategy != TT_HUB_EVERY_SAVE) return;
-    if (push->thread != NULL && !atomic_load(&push->done)) return;
+    if (push == NULL || push->job->watch->hub_strategy == TT_HUB_END) return;
+    if (is_busy(push)) {
+        tt_info("%s is not pushed: the one before it is still on its way", folder);
+        return;
+    }
     wait_for_checkpoint(push);
-    atomic_store(&push->done, false);
     tt_str_clear(&push->folder);
     tt_str_clear(&push->summary);
-    if (tt_str_append_text(&push->folder, folder) != TT_OK ||
-        tt_str_printf(&push->summary, "Training in progress, step %lld", (long long)step) != TT_OK ||
-        tt_thread_start("push", send_checkpoint, push, &push->thread) != TT_OK)
-        tt_error_clear();
+    push->remove = NULL;
+    push->busy = true;
+    if (tt_str_append_text(&push->folder, folder) == TT_OK &&
+        tt_str_printf(&push->summary, "Training in progress, step %lld", (long long)step) == TT_OK &&
+        tt_thread_start("push", send_checkpoint, push, &push->thread) == TT_OK)
+        return;
+    push->busy = false;
+    tt_error_clear();
+}
+
+bool tt_hub_push_defers(struct tt_hub_push *push, const char *folder, tt_status (*remove)(const char *folder))
+{
+    if (push == NULL) return false;
+    pthread_mutex_lock(&push->mutex);
+    bool reads = push->busy && strcmp(tt_str_text(&push->folder), folder) == 0;
+    if (reads) push->remove = remove;
+    pthread_mutex_unlock(&push->mutex);
+    return reads;
 }
 
 tt_status tt_hub_push_result(struct tt_hub_push *push, const struct tt_train_summary *summary)
@@ -124,6 +179,7 @@ tt_status tt_hub_push_result(struct tt_hub_push *push, const struct tt_train_sum
     if (status == TT_OK) status = tt_hub_upload(push->hub, &push->upload, &address);
     if (status != TT_OK) {
         tt_while("pushing the result, which is complete in '%s'", push->upload.folder);
+        if (status == TT_ERR_CANCELLED) tt_hint("the same command pushes it; nothing is trained again");
         return status;
     }
     snprintf(line, sizeof line, "pushed the result: %s", address);
@@ -139,5 +195,6 @@ void tt_hub_push_close(struct tt_hub_push *push)
     tt_hub_close(push->hub);
     tt_str_deinit(&push->folder);
     tt_str_deinit(&push->summary);
+    pthread_mutex_destroy(&push->mutex);
     tt_free(push);
 }

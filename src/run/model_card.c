@@ -64,6 +64,7 @@ static tt_status add_results(const struct tt_train_summary *summary, struct tt_s
 {
     TT_TRY(tt_str_append_text(card, "\n## Results\n\n| figure | value |\n|---|---|\n"));
     TT_TRY(add_number(card, "steps", (double)summary->steps));
+    if (summary->was_complete) return TT_OK; /* nothing else of it is known */
     TT_TRY(tt_str_printf(card, "| epochs | %s |\n", tt_rounded(summary->epochs).text));
     TT_TRY(tt_str_printf(card, "| loss in training, the mean over the steps | %s |\n",
                          tt_rounded(summary->train_loss).text));
@@ -95,23 +96,33 @@ static tt_status make(const struct tt_run_job *job, const struct tt_train_summar
 static tt_status is_other(const char *path, bool *other)
 {
     struct tt_str text = {0};
-    *other = false;
-    if (!tt_path_exists(path)) return TT_OK;
     TT_TRY(tt_file_read(path, CARD_BYTES_MAX, &text));
-    *other = strstr(text.data, mark) == NULL;
+    *other = strstr(tt_str_text(&text), mark) == NULL;
     tt_str_deinit(&text);
     return TT_OK;
+}
+
+tt_status tt_model_card_remove(const struct tt_run_job *job)
+{
+    struct tt_path path;
+    bool other;
+    TT_TRY(tt_path_set(&path, job->run->output_dir, "README.md"));
+    if (!tt_path_exists(path.text)) return TT_OK;
+    TT_TRY(is_other(path.text, &other));
+    int failed = other ? 0 : tt_file_remove(path.text);
+    return failed == 0 ? TT_OK : tt_fail_errno(failed, "cannot remove '%s'", path.text);
 }
 
 tt_status tt_model_card_write(const struct tt_run_job *job, const struct tt_train_summary *summary)
 {
     struct tt_str card = {0};
     struct tt_path path;
-    bool other;
+    bool other = false, there;
     tt_status status = TT_OK;
     TT_TRY(tt_path_set(&path, job->run->output_dir, "README.md"));
-    TT_TRY(is_other(path.text, &other));
-    if (other) return TT_OK;
+    there = tt_path_exists(path.text);
+    if (there) TT_TRY(is_other(path.text, &other));
+    if (other || (there && summary->was_complete)) return TT_OK;
     TT_GO(make(job, summary, &card));
     status = tt_file_write_atomic(path.text, card.data, card.bytes);
 out:

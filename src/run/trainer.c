@@ -20,6 +20,7 @@
 #include "run/monitoring.h"
 #include "run/hub_names.h"
 #include "run/hub_push.h"
+#include "run/model_card.h"
 #include "run/open_world.h"
 #include "run/rank0_files.h"
 #include "run/run.h"
@@ -130,9 +131,21 @@ static void report_end(struct training *training)
 
 /* ---- Its inputs ---- */
 
+/* A complete run may have ended before its result was on the hub. */
+static tt_status push_complete(struct tt_run *run)
+{
+    struct tt_hub_push *push = NULL;
+    tt_status status = tt_hub_push_open(&run->job, &push);
+    if (status == TT_OK) status = tt_hub_push_result(push, run->rank0.summary);
+    tt_hub_push_close(push);
+    return status;
+}
+
 static tt_status find_completion(struct training *training)
 {
-    tt_status status = tt_completion_find(&training->run, &training->world, &training->is_done);
+    struct tt_run *run = &training->run;
+    tt_status status = tt_completion_find(run, &training->world, &training->is_done);
+    if (status == TT_OK && training->is_done && training->world.first_rank == 0) status = push_complete(run);
     training->status = status;
     if (training->is_done) report_end(training);
     return status;
@@ -380,7 +393,9 @@ static void close_trackers(struct training *training)
 static tt_status open_push(struct training *training)
 {
     struct tt_run *run = &training->run;
-    return training->world.first_rank == 0 ? tt_hub_push_open(&run->job, &run->rank0.push) : TT_OK;
+    if (training->world.first_rank > 0 || !run->job.watch->push_to_hub) return TT_OK;
+    TT_TRY(tt_model_card_remove(&run->job));
+    return tt_hub_push_open(&run->job, &run->rank0.push);
 }
 
 /* The result is complete without it, so only a run that has not failed fails here. */

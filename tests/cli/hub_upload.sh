@@ -23,8 +23,14 @@ for file in README.md big.safetensors empty mid.bin sub/same.bin; do cmp out/$fi
 grep "127.0.0.2" hub_root/log | grep -v "token=- " && fail "a token went to the store"
 # What the hub has is not sent again; a name without an owner is the token's owner's; a file in a folder.
 before=$(requests "PUT ")
+commits=$(requests "POST 127.0.0.1 /api/models/me/thing/commit/")
 expect 0 "/me/thing/commit/" upload thing out --exclude "checkpoint-*"
 [ "$(requests "PUT ")" -eq "$before" ] || fail "an object was sent again"
+[ "$(requests "POST 127.0.0.1 /api/models/me/thing/commit/")" -eq "$commits" ] || fail "a commit without a change"
+echo '# Another' >out/README.md
+expect 0 "/me/thing/commit/" upload thing out --exclude "checkpoint-*"
+[ "$(requests "POST 127.0.0.1 /api/models/me/thing/commit/")" -eq $((commits + 1)) ] || fail "no commit with a change"
+cmp out/README.md $there/README.md || fail "the file that changed"
 expect 0 "" upload me/rows out/README.md --repo_type dataset --path_in_repo data --commit_message "Add rows"
 cmp out/README.md hub_root/datasets/me/rows/data/README.md || fail "the file in a folder"
 expect 0 "" upload me/part out --include "*.md" "sub/*"
