@@ -213,6 +213,7 @@ out:
 tt_status tt_dir_commit(const char *temporary, const char *final)
 {
     tt_error_clear();
+    TT_TRY(tt_store_failure()); /* a part may have been left out that only seemed to be missing */
     if (tt_store_takes(temporary, TT_STORE_COMMIT))
         return tt_store_do(
             &(struct tt_store_call){.kind = TT_STORE_COMMIT, .path = temporary, .second = final});

@@ -36,6 +36,7 @@ static int facts_of_store(const char *path, struct tt_file_facts *facts)
     struct tt_store_call call = {.kind = TT_STORE_FACTS, .path = path, .receive = facts};
     tt_error_copy(&error);
     bool known = tt_store_do(&call) == TT_OK;
+    if (!known) tt_store_keep_error();
     (void)tt_error_restore(&error);
     return !known ? EIO : call.value == 0 ? ENOENT : 0;
 }

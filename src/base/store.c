@@ -1,10 +1,17 @@
 #include "base/store.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/alloc.h"
 
 static const struct tt_store *_Atomic stores[TT_STORE_PLACES];
+
+static struct {
+    pthread_mutex_t mutex;
+    bool is_set;
+    struct tt_error error;
+} kept = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 void tt_store_set(enum tt_store_place place, const struct tt_store *store)
 {
@@ -153,8 +160,26 @@ uint64_t tt_store_stat(const char *path)
     struct tt_store_call call = {.kind = TT_STORE_STAT, .path = path};
     tt_error_copy(&error);
     bool known = tt_store_do(&call) == TT_OK;
+    if (!known) tt_store_keep_error();
     (void)tt_error_restore(&error);
     return known ? call.value : 0;
+}
+
+void tt_store_keep_error(void)
+{
+    pthread_mutex_lock(&kept.mutex);
+    if (!kept.is_set) tt_error_copy(&kept.error);
+    kept.is_set = true;
+    pthread_mutex_unlock(&kept.mutex);
+}
+
+tt_status tt_store_failure(void)
+{
+    pthread_mutex_lock(&kept.mutex);
+    tt_status status = kept.is_set ? tt_error_restore(&kept.error) : TT_OK;
+    kept.is_set = false;
+    pthread_mutex_unlock(&kept.mutex);
+    return status;
 }
 
 tt_status tt_store_list(const char *path, struct tt_str *names)

@@ -106,7 +106,12 @@ TT_MUST_USE tt_status tt_store_write(int descriptor, const char *path, const voi
 TT_MUST_USE tt_status tt_store_sync_close(int descriptor, const char *path);
 TT_MUST_USE tt_status tt_store_flush(int descriptor, const char *path);
 void tt_store_close(int descriptor);
-uint64_t tt_store_stat(const char *path); /* as TT_STORE_STAT; 0 also after an error */
+uint64_t tt_store_stat(const char *path); /* as TT_STORE_STAT; 0 also after an error, which is kept */
+/* Called after an error of TT_STORE_STAT or TT_STORE_FACTS, whose caller takes the path for a missing one. */
+void tt_store_keep_error(void);
+/* The first error that was kept since the last call, by any thread, or TT_OK. What was concluded since then from paths
+ * that are missing must not be used after an error. */
+TT_MUST_USE tt_status tt_store_failure(void);
 /* The names in a folder, each with a terminator. */
 TT_MUST_USE tt_status tt_store_list(const char *path, struct tt_str *names);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/store.h"
 #include "cli/exit_codes.h"
 #include "cli/hub_names.h"
 #include "cli/job_call.h"
@@ -188,6 +189,18 @@ static tt_status run_command(struct tt_cli *cli, int argc, char *const *argv)
     return call_command(cli, command, objective, argc - 2, argv + 2);
 }
 
+/* A store that did not answer whether a path exists is the cause where that path was then taken for a missing one. */
+static tt_status check_stores(tt_status status)
+{
+    struct tt_error error;
+    bool concluded = status == TT_OK || status == TT_ERR_DATA || status == TT_ERR_USAGE;
+    tt_error_copy(&error);
+    tt_status kept = tt_store_failure();
+    if (kept != TT_OK && concluded) return kept;
+    if (status != TT_OK) (void)tt_error_restore(&error);
+    return status;
+}
+
 int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err)
 {
     static struct tt_cancel cancel; /* static: the signal handler uses it until the process ends */
@@ -200,7 +213,7 @@ int tt_cli_main(int argc, char *const *argv, FILE *out, FILE *err)
     tt_log_set_sink(tt_report_log, &report);
     struct tt_hub_names names = {.cli = &cli};
     tt_hub_names_open(&names);
-    tt_status status = run_command(&cli, argc, argv);
+    tt_status status = check_stores(run_command(&cli, argc, argv));
     tt_hub_names_close(&names);
     if (status != TT_OK) {
         tt_report_error(&report);

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/store.h"
 
 static tt_status see_entry(void *context, const char *name)
 {
@@ -16,7 +17,7 @@ static tt_status see_entry(void *context, const char *name)
 static tt_status check_replaceable(const char *folder, bool overwrite)
 {
     bool filled = false, is_dir = tt_path_is_dir(folder);
-    if (!tt_path_exists(folder)) return TT_OK;
+    if (!tt_path_exists(folder)) return tt_store_failure();
     if (is_dir) TT_TRY(tt_dir_list(folder, see_entry, &filled));
     if (is_dir && (!filled || overwrite)) return TT_OK;
     tt_status status =

@@ -306,6 +306,7 @@ static tt_status check_before_start(struct training *training)
     TT_GO(tt_task_run_of(inputs)->report(&run->job, inputs));
     TT_GO(report_model(run, model, world));
     TT_GO(tt_plan_check_here(&run->plan, tt_world_ranks_here(world)));
+    status = tt_store_failure();
 out:
     tt_model_destroy(model);
     return status;

@@ -7,7 +7,6 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/store.h"
 #include "base/temporary.h"
 #include "store/s3_client.h"
@@ -453,15 +452,6 @@ static tt_status call_object(struct tt_store_call *call, struct tt_s3 *s3)
     }
 }
 
-/* A caller that asks whether a path exists gets no error: it learns the reason here. */
-static tt_status call_path(struct tt_store_call *call, struct tt_s3 *s3)
-{
-    tt_status status = call_object(call, s3);
-    if (status != TT_OK && (call->kind == TT_STORE_STAT || call->kind == TT_STORE_FACTS))
-        tt_warn("%s", tt_error_last()->message);
-    return status;
-}
-
 static tt_status run_call(void *context, struct tt_store_call *call)
 {
     (void)context;
@@ -473,7 +463,7 @@ static tt_status run_call(void *context, struct tt_store_call *call)
     TT_TRY(open_client(&s3));
     if (has_handle) return call_object(call, s3);
     TT_TRY(tt_s3_name_of(call->path, &name));
-    return tt_s3_stage_covers(call->path) ? call_stage(call, s3) : call_path(call, s3);
+    return tt_s3_stage_covers(call->path) ? call_stage(call, s3) : call_object(call, s3);
 }
 
 static void hurry(void *context)
