@@ -106,7 +106,9 @@ tt_status hub_connect(struct tt_hub *hub)
         return TT_ERR_USAGE;
     }
     if (!tt_url_origin(hub->endpoint.data, &origin)) {
-        tt_fail(TT_ERR_USAGE, "HF_ENDPOINT is '%.200s', which is no address of a hub", hub->endpoint.data);
+        const bool named = strchr(hub->endpoint.data, '@') == NULL; /* else it may have a password */
+        tt_fail(TT_ERR_USAGE, "HF_ENDPOINT is %s%.200s%s, which is no address of a hub", named ? "'" : "",
+                named ? hub->endpoint.data : "of a user", named ? "'" : "");
         tt_hint("an address is https://host[:port], without a user");
         return TT_ERR_USAGE;
     }

@@ -12,7 +12,7 @@
 #include "net/fields.h"
 #include "net/url.h"
 
-enum { REDIRECTS_MAX = 8, ATTEMPTS = 6, PAUSE_SECONDS_MAX = 60 };
+enum { REDIRECTS_MAX = 8, ATTEMPTS = 6, PAUSE_SECONDS_MAX = 60, PROXY_WRONG = -1 };
 
 static const char *const methods[] = {"GET", "HEAD", "PUT", "POST", "DELETE"};
 
@@ -86,15 +86,37 @@ static bool is_redirect(int code)
     return code == 301 || code == 302 || code == 303 || code == 307 || code == 308;
 }
 
+/* The address in HTTPS_PROXY is none, or the proxy refuses its user. libcurl has no codes of their own for these. */
+static bool is_proxy_wrong(const struct net_attempt *attempt)
+{
+    return attempt->result != CURL_OK &&
+           (tt_starts_with(attempt->error, "Unsupported proxy") ||
+            (strstr(attempt->error, "CONNECT") != NULL && tt_ends_with(attempt->error, " 407")));
+}
+
+static const char *reason_of(const struct net_attempt *attempt)
+{
+    /* libcurl goes on with the whole address, which may have a password. */
+    if (tt_starts_with(attempt->error, "Unsupported proxy"))
+        return "the proxy's address is none that libcurl takes";
+    return attempt->error[0] != '\0' ? attempt->error
+                                     : attempt->call->net->curl.easy_strerror(attempt->result);
+}
+
+static const char proxy_hint[] = "HTTPS_PROXY, or http_proxy, is http://[USER:PASSWORD@]HOST[:PORT]; special "
+                                 "characters of a password as %XX";
+
 static tt_status fail_transfer(const struct net_attempt *attempt)
 {
     const struct net_call *call = attempt->call;
     const char *url = call->url.data, *what = call->request->what;
-    const struct curl *curl = &call->net->curl;
-    const char *why = attempt->error[0] != '\0' ? attempt->error : curl->easy_strerror(attempt->result);
     tt_status status = TT_ERR_IO;
     const char *hint = "the connection failed several times: try again later, or look for what lies between";
-    switch (attempt->result) {
+    switch (is_proxy_wrong(attempt) ? PROXY_WRONG : attempt->result) {
+    case PROXY_WRONG:
+        status = TT_ERR_USAGE;
+        hint = proxy_hint;
+        break;
     case CURL_UNSUPPORTED_PROTOCOL:
     case CURL_MALFORMED_URL:
         status = TT_ERR_USAGE;
@@ -125,7 +147,7 @@ static tt_status fail_transfer(const struct net_attempt *attempt)
         break;
     }
     tt_fail(status, "%s%s%s %.*s: %s", what != NULL ? what : "", what != NULL ? ": " : "",
-            methods[call->request->method], (int)strcspn(url, "?#"), url, why);
+            methods[call->request->method], (int)strcspn(url, "?#"), url, reason_of(attempt));
     if (status != TT_ERR_MEMORY) tt_hint("%s", hint);
     return status;
 }
@@ -134,7 +156,7 @@ static tt_status fail_transfer(const struct net_attempt *attempt)
 static bool may_retry(const struct net_attempt *attempt, bool redirected)
 {
     const struct tt_net_request *request = attempt->call->request;
-    if (attempt->status != TT_OK) return false;
+    if (attempt->status != TT_OK || is_proxy_wrong(attempt)) return false;
     bool refused = attempt->result == CURL_OK && attempt->call->answer->code == 429; /* without an effect */
     if (request->method == TT_NET_POST && !request->repeatable && !refused) return false;
     if (attempt->call->done > 0 && request->method != TT_NET_GET) return false;
@@ -255,8 +277,7 @@ static tt_status pause_before_next(const struct net_attempt *attempt, int failur
     if (attempt->result == CURL_OK)
         snprintf(why, sizeof why, "the server answered %d", call->answer->code);
     else
-        snprintf(why, sizeof why, "%s",
-                 attempt->error[0] != '\0' ? attempt->error : call->net->curl.easy_strerror(attempt->result));
+        snprintf(why, sizeof why, "%s", reason_of(attempt));
     tt_notice("%s%s%.*s: %s; trying again in %s", what != NULL ? what : "", what != NULL ? ": " : "",
               (int)strcspn(url, "?#"), url, why, tt_format_duration(seconds, text, sizeof text));
     return wait_seconds(call->net, seconds);
@@ -300,8 +321,9 @@ tt_status tt_net_call(struct tt_net *net, const struct tt_net_request *request, 
     struct tt_url_origin origin;
     tt_net_answer_deinit(answer);
     if (!tt_url_origin(request->url, &origin)) {
-        tt_fail(TT_ERR_USAGE, "'%.*s' is no address of a server", (int)strcspn(request->url, "?#@"),
-                request->url);
+        bool has_user = strchr(request->url, '@') != NULL; /* perhaps with a password */
+        tt_fail(TT_ERR_USAGE, "'%.*s' is no address of a server",
+                (int)strcspn(request->url, has_user ? ":" : "?#"), request->url);
         tt_hint("an address is http://host[:port]/path or https://host[:port]/path, without a user");
         return TT_ERR_USAGE;
     }
@@ -346,6 +368,8 @@ tt_status tt_net_fail(const struct tt_net_request *request, const struct tt_net_
                 asked[strspn(asked, "0123456789")] == '\0' ? " s" : "");
     else if (answer->code == 429)
         tt_hint("the server limits how often it is asked: try again in some minutes");
+    else if (answer->code == 407)
+        tt_hint("%s", proxy_hint);
     else if (answer->code >= 500)
         tt_hint("the server has a problem of its own: try again later");
     return status;

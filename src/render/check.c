@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/str.h"
 #include "render/render_impl.h"
 
 const char tt_render_lower[] = "abcdefghijklmnopqrstuvwxyz0123456789";
@@ -187,9 +188,29 @@ static bool is_reserved(const char *name)
     return false;
 }
 
+/* A variable that names a file has no secret itself. */
+static bool is_secret(const char *name)
+{
+    static const char *const words[] = {"TOKEN",   "SECRET",     "PASSWORD",     "PASSWD",
+                                        "API_KEY", "ACCESS_KEY", "CUSTOMER_KEY", "PRIVATE_KEY"};
+    if (tt_ends_with(name, "_FILE") || tt_ends_with(name, "_PATH")) return false;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strstr(name, words[i]) != NULL) return true;
+    return false;
+}
+
+/* "scheme://user:password@host" */
+static bool has_password(const char *value)
+{
+    const char *host = strstr(value, "://");
+    if (host == NULL) return false;
+    host += 3;
+    const char *end = host + strcspn(host, "/?#"), *at = memchr(host, '@', (size_t)(end - host));
+    return at != NULL && memchr(host, ':', (size_t)(at - host)) != NULL;
+}
+
 static tt_status check_env(const char *text)
 {
-    static const char *const secrets[] = {"TOKEN", "SECRET", "PASSWORD", "API_KEY"};
     struct tt_render_pairs env;
     TT_TRY(tt_render_read_pairs("pod_env", text, &env));
     for (int i = 0; i < env.count; i++) {
@@ -201,10 +222,13 @@ static tt_status check_env(const char *text)
         if (is_reserved(name))
             return tt_render_refuse("pod_env", name,
                                     "the pods, or the controller that makes them, set this variable");
-        for (size_t k = 0; k < sizeof secrets / sizeof *secrets; k++)
-            if (strstr(name, secrets[k]) != NULL)
-                return tt_render_refuse(
-                    "pod_env", name, "everyone who may see a pod sees its variables: mount a Secret instead");
+        if (is_secret(name))
+            return tt_render_refuse("pod_env", name,
+                                    "everyone who may see a pod sees its variables: mount a Secret instead");
+        if (has_password(env.items[i].value))
+            return tt_render_refuse("pod_env", name,
+                                    "its address has a password, which everyone who may see a pod would see: "
+                                    "keep it in a Secret (pod_secrets)");
     }
     return TT_OK;
 }

@@ -35,13 +35,21 @@ for name in RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR M
         --pod_env "{\"$name\": \"1\"}"
     grep -qF "pod_env '$name'" err || fail "$name is not named: $(cat err)"
 done
-for name in HF_TOKEN TOKEN WANDB_API_KEY API_KEY MY_SECRET SECRET_X DB_PASSWORD; do
+for name in HF_TOKEN TOKEN WANDB_API_KEY API_KEY MY_SECRET SECRET_X DB_PASSWORD DB_PASSWD AWS_ACCESS_KEY_ID SSE_CUSTOMER_KEY \
+    SSH_PRIVATE_KEY; do
     expect 2 "mount a Secret instead" render job "${base[@]}" --nodes 2 --pod_env "{\"$name\": \"1\"}"
     grep -qF "pod_env '$name'" err || fail "$name is not named: $(cat err)"
 done
 # Names that only resemble them are the user's.
-for name in RANKS MY_RANK NCCL_DEBUG WORLD PETS JOB_NAME APIKEY; do
+for name in RANKS MY_RANK NCCL_DEBUG WORLD PETS JOB_NAME APIKEY AWS_WEB_IDENTITY_TOKEN_FILE HF_TOKEN_PATH; do
     expect 0 "{name: $name, value: \"1\"}" render job "${base[@]}" --nodes 2 --pod_env "{\"$name\": \"1\"}"
+done
+
+# A password in an address is one, too.
+expect 2 "pod_env 'HTTPS_PROXY'" render job "${base[@]}" --nodes 2 --pod_env '{"HTTPS_PROXY": "http://user:secretPASS@proxy.net:3128"}'
+grep -q secretPASS err && fail "the password is shown: $(cat err)"
+for value in http://user@proxy.net:3128 http://proxy.net:3128/a:b@c a:b@c; do
+    expect 0 "value: \"$value\"" render job "${base[@]}" --nodes 2 --pod_env "{\"HTTPS_PROXY\": \"$value\"}"
 done
 
 # Words that YAML 1.1 or 1.2 reads as a number, a date, a truth or null.
