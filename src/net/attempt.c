@@ -264,6 +264,8 @@ static void set_connection(const struct tt_net *net, void *easy, const char *url
     curl->easy_setopt(easy, CURL_SUPPRESS_CONNECT_HEADERS, 1L);
     curl->easy_setopt(easy, CURL_BUFFER_BYTES, (long)BUFFER_BYTES);
     curl->easy_setopt(easy, CURL_CONNECT_TIMEOUT, (long)CONNECT_SECONDS);
+    if (net->config.whole_seconds > 0)
+        curl->easy_setopt(easy, CURL_WHOLE_MILLISECONDS, (long)(net->config.whole_seconds * 1000));
     curl->easy_setopt(easy, CURL_LOW_SPEED_LIMIT, 1L);
     curl->easy_setopt(easy, CURL_LOW_SPEED_TIME, (long)(net->config.silent_seconds + 0.999));
 }

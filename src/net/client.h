@@ -30,6 +30,7 @@ struct tt_net_config {
     double pause_seconds;  /* after the first failure; it doubles from one to the next; 0: 1 */
     double wait_seconds;   /* the longest pause that a server may ask for; 0: 300 */
     double silent_seconds; /* a transfer without a byte for so long has failed; 0: 60 */
+    double whole_seconds;  /* the longest that one attempt may take, with its connection; 0: any time */
     /* Asked at least once a second; true ends a call with TT_ERR_CANCELLED. NULL: never. */
     bool (*cancelled)(void *context);
     void *context;

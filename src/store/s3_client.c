@@ -23,19 +23,43 @@ static const char *variable(const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
+static tt_status read_style(enum tt_s3_style *style)
+{
+    static const char *const words[] = {"auto", "path", "virtual"}; /* as enum tt_s3_style */
+    const char *given = variable("AWS_S3_ADDRESSING_STYLE");
+    struct tt_str text = {0};
+    tt_status status = TT_ERR_USAGE;
+    if (given == NULL)
+        given = tt_s3_profile("s3.addressing_style", true, &text) ? tt_str_text(&text) : "auto";
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(given, words[i]) != 0) continue;
+        *style = (enum tt_s3_style)i;
+        status = TT_OK;
+    }
+    if (status != TT_OK) {
+        tt_fail(TT_ERR_USAGE, "the addressing style of s3:// paths is '%.40s'", given);
+        tt_hint("AWS_S3_ADDRESSING_STYLE, or addressing_style of the profile, is auto, path or virtual");
+    }
+    tt_str_deinit(&text);
+    return status;
+}
+
 tt_status tt_s3_config_read(struct tt_s3_config *config, struct tt_str *endpoint, struct tt_str *region)
 {
     const char *address = variable("AWS_ENDPOINT_URL_S3"), *named = variable("AWS_REGION");
     if (address == NULL) address = variable("AWS_ENDPOINT_URL");
     if (named == NULL) named = variable("AWS_DEFAULT_REGION");
-    if (address != NULL) TT_TRY(tt_str_append_text(endpoint, address));
+    if (address != NULL)
+        TT_TRY(tt_str_append_text(endpoint, address));
+    else
+        (void)tt_s3_profile("endpoint_url", true, endpoint);
     if (named != NULL)
         TT_TRY(tt_str_append_text(region, named));
     else if (!tt_s3_profile("region", true, region))
         TT_TRY(tt_str_append_text(region, "us-east-1"));
     config->endpoint = endpoint->bytes > 0 ? tt_str_text(endpoint) : NULL;
     config->region = tt_str_text(region);
-    return TT_OK;
+    return read_style(&config->style);
 }
 
 static bool is_hurried(void *context)
@@ -52,6 +76,7 @@ tt_status tt_s3_open(const struct tt_s3_config *config, struct tt_s3 **out)
     if (s3 == NULL) return TT_ERR_MEMORY;
     pthread_mutex_init(&s3->mutex, NULL);
     s3->part_bytes = config->part_bytes;
+    s3->style = config->style;
     if (config->endpoint != NULL) TT_GO(tt_str_append_text(&s3->endpoint, config->endpoint));
     while (tt_ends_with(tt_str_text(&s3->endpoint), "/")) s3->endpoint.data[--s3->endpoint.bytes] = '\0';
     TT_GO(tt_str_append_text(&s3->region, config->region));

@@ -15,15 +15,21 @@
 
 struct tt_s3; /* opaque */
 
+/* Where an address has the bucket: in its path, or before its host. AUTO: before the host at AWS alone. A bucket with a
+ * dot and a host that is an address in numbers have it in the path. */
+enum tt_s3_style { TT_S3_AUTO, TT_S3_PATH, TT_S3_VIRTUAL };
+
 struct tt_s3_config {
-    const char *endpoint; /* "http://127.0.0.1:9000": its path has the bucket first; NULL: AWS */
+    const char *endpoint; /* "http://127.0.0.1:9000"; NULL: AWS */
+    enum tt_s3_style style;
     const char *region;
     uint64_t part_bytes; /* of an object that is put in parts; 0: 16 MiB, or more where 10,000 are too few */
     int attempts;        /* as in tt_net_config */
     double pause_seconds;
 };
-/* Reads AWS_ENDPOINT_URL_S3, else AWS_ENDPOINT_URL, AWS_REGION, else AWS_DEFAULT_REGION, else the profile's, else
- * us-east-1; texts are appended to `texts`, of which the config lends. */
+/* Reads AWS_ENDPOINT_URL_S3, else AWS_ENDPOINT_URL, else the profile's endpoint_url; AWS_REGION, else
+ * AWS_DEFAULT_REGION, else the profile's region, else us-east-1; AWS_S3_ADDRESSING_STYLE, else the profile's
+ * s3.addressing_style, else auto. The config lends the texts. */
 TT_MUST_USE tt_status tt_s3_config_read(struct tt_s3_config *config, struct tt_str *endpoint,
                                         struct tt_str *region);
 

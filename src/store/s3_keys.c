@@ -66,7 +66,10 @@ static struct tt_span trim(const char *text, size_t bytes)
 
 bool tt_s3_ini_value(const char *text, const char *section, const char *member, struct tt_str *value)
 {
-    bool inside = false;
+    const char *dot = strchr(member, '.');
+    struct tt_span group = {member, dot != NULL ? (size_t)(dot - member) : 0};
+    bool inside = false, grouped = false;
+    if (dot != NULL) member = dot + 1;
     for (const char *at = text; *at != '\0';) {
         size_t bytes = strcspn(at, "\n");
         struct tt_span line = trim(at, bytes);
@@ -80,8 +83,10 @@ bool tt_s3_ini_value(const char *text, const char *section, const char *member, 
             continue;
         }
         const char *equals = memchr(line.data, '=', line.bytes);
-        if (!inside || indented || equals == NULL) continue;
+        if (!inside || equals == NULL) continue;
         struct tt_span name = trim(line.data, (size_t)(equals - line.data));
+        if (!indented) grouped = name.bytes == group.bytes && memcmp(name.data, group.data, group.bytes) == 0;
+        if (indented != (dot != NULL) || (indented && !grouped)) continue;
         struct tt_span found = trim(equals + 1, line.bytes - (size_t)(equals + 1 - line.data));
         if (!tt_span_equals(name, member)) continue;
         tt_str_clear(value);
@@ -332,7 +337,7 @@ static tt_status of_instance(struct tt_s3_keys *keys)
 {
     static const char what[] = "credentials of the instance";
     const char *endpoint = variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-    const struct tt_net_config patience = {.attempts = 1, .silent_seconds = 1};
+    const struct tt_net_config patience = {.attempts = 1, .whole_seconds = 1};
     struct tt_str token = {0}, role = {0}, body = {0}, url = {0};
     struct tt_net *net = NULL;
     tt_status status = TT_OK;

@@ -34,7 +34,8 @@ TT_MUST_USE tt_status tt_s3_keys_find(struct tt_net *net, const char *region, st
 
 /* A member of the profile in the files of 3. (with `config` in AWS_CONFIG_FILE alone); false: it is not there. */
 bool tt_s3_profile(const char *member, bool config, struct tt_str *value);
-/* The value of `member` in [section] of an INI file's text; false: it is not there. */
+/* The value of `member` in [section] of an INI file's text; false: it is not there. "s3.x": x of the indented lines
+ * below "s3 =". */
 bool tt_s3_ini_value(const char *text, const char *section, const char *member, struct tt_str *value);
 
 #endif

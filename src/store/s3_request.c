@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/ascii.h"
 #include "base/clock.h"
 #include "base/number.h"
 #include "net/url.h"
@@ -14,10 +15,22 @@ enum { RENEW_SECONDS = 300 };
 
 /* ---- The address ---- */
 
+/* "127.0.0.1", "[::1]" */
+static bool is_numeric(struct tt_span host)
+{
+    for (size_t i = 0; i < host.bytes; i++)
+        if (!tt_ascii_is_digit(host.data[i]) && host.data[i] != '.') return host.data[0] == '[';
+    return true;
+}
+
 /* A bucket with a dot matches no certificate of *.s3.amazonaws.com, so it stands in the path. */
 static bool has_own_host(const struct tt_s3 *s3, const char *bucket)
 {
-    return s3->endpoint.bytes == 0 && strchr(bucket, '.') == NULL;
+    struct tt_url_origin origin;
+    if (s3->style == TT_S3_PATH || strchr(bucket, '.') != NULL) return false;
+    if (s3->endpoint.bytes == 0) return true;
+    return s3->style == TT_S3_VIRTUAL && tt_url_origin(tt_str_text(&s3->endpoint), &origin) &&
+           !is_numeric(origin.host);
 }
 
 static tt_status make_path(const struct tt_s3 *s3, const struct s3_request *request, struct tt_str *path)
@@ -38,13 +51,16 @@ out:
 static tt_status make_url(const struct tt_s3 *s3, const struct s3_request *request, const char *path,
                           struct tt_str *url)
 {
-    if (s3->endpoint.bytes > 0)
-        TT_TRY(tt_str_append_text(url, tt_str_text(&s3->endpoint)));
-    else
-        TT_TRY(tt_str_printf(url, "https://%s%ss3.%s.amazonaws.com%s",
-                             has_own_host(s3, request->bucket) ? request->bucket : "",
-                             has_own_host(s3, request->bucket) ? "." : "", tt_str_text(&s3->region),
-                             tt_starts_with(tt_str_text(&s3->region), "cn-") ? ".cn" : ""));
+    const char *endpoint = tt_str_text(&s3->endpoint), *region = tt_str_text(&s3->region);
+    const bool own = has_own_host(s3, request->bucket);
+    const char *host = strstr(endpoint, "://");
+    host = host != NULL ? host + 3 : endpoint;
+    TT_TRY(s3->endpoint.bytes > 0 ? tt_str_append(url, endpoint, (size_t)(host - endpoint))
+                                  : tt_str_append_text(url, "https://"));
+    if (own) TT_TRY(tt_str_printf(url, "%s.", request->bucket));
+    TT_TRY(s3->endpoint.bytes > 0 ? tt_str_append_text(url, host)
+                                  : tt_str_printf(url, "s3.%s.amazonaws.com%s", region,
+                                                  tt_starts_with(region, "cn-") ? ".cn" : ""));
     TT_TRY(tt_str_append_text(url, path));
     return request->query != NULL ? tt_str_printf(url, "?%s", request->query) : TT_OK;
 }

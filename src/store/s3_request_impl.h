@@ -13,8 +13,9 @@
 struct tt_s3 {
     struct tt_net *net;
     struct tt_str endpoint, region; /* endpoint without a slash at its end; empty: AWS */
-    uint64_t part_bytes;            /* 0: by the size */
-    pthread_mutex_t mutex;          /* of the keys */
+    enum tt_s3_style style;
+    uint64_t part_bytes;   /* 0: by the size */
+    pthread_mutex_t mutex; /* of the keys */
     struct tt_s3_keys keys;
     _Atomic double skew;    /* seconds that the server's clock is ahead */
     _Atomic double hurried; /* tt_clock_seconds; 0: not */

@@ -11,6 +11,7 @@ of STS and of the container end with the time that the controls say. GET /-/... 
         cut             the connection ends in the middle of the answer
         lost            the request is done, and the connection ends without an answer
         expired         ExpiredToken
+        denied          AccessDenied
         wrong           the body that arrives is another one
     /-/fault?clear=1           no more of them
     /-/skew?seconds=N          the server's clock is so far ahead
@@ -19,7 +20,7 @@ of STS and of the container end with the time that the controls say. GET /-/... 
     /-/damage?path=/B/K        one bit of the object changes
     /-/dump?folder=PATH        writes all objects there
     /-/page?keys=N             most keys of one page of a list
-    /-/role?expires=SECONDS    life of the keys that STS and the container give
+    /-/role?expires=SECONDS    life of the keys that STS, the container and the instance give
     /-/load?folder=PATH        objects of the models and rows in PATH
     /-/get?path=/B/K, /-/list, /-/uploads   an object, all keys, the number of uploads that are not completed
 """
@@ -145,7 +146,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         what = f"{self.command} {self.path}"
         with state.lock:
             with open(state.folder / "log", "a") as log:
-                log.write(f"{what} {self.headers.get('Range', '-')}\n")
+                log.write(f"{what} {self.headers.get('Range', '-')} {self.headers['Host']}\n")
             if self.path.startswith("/-/"):
                 return self.control(body)
             for fault in state.faults:
@@ -157,6 +158,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                         return self.fail(Failure(int(kind), "SlowDown", "reduce your request rate"))
                     if kind == "wrong":
                         body = b"?" + body[1:]
+                    if kind == "denied":
+                        return self.fail(Failure(403, "AccessDenied", "no right to this"))
                     if kind == "expired":
                         return self.fail(Failure(400, "ExpiredToken", "the token has expired"))
                     break
@@ -179,6 +182,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         state = self.server.state
         path, _, text = self.path.partition("?")
         query = dict(urllib.parse.parse_qsl(text, keep_blank_values=True))
+        if self.headers["Host"].startswith("bucket."):  # the bucket stands before the host
+            path = "/bucket" + path
         bucket, _, key = urllib.parse.unquote(path).lstrip("/").partition("/")
         if bucket != "bucket":
             raise Failure(404, "NoSuchBucket", "there is no such bucket")
@@ -301,6 +306,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
         state.roles[access] = (secret, token, ends)
         return access, secret, token, datetime.datetime.fromtimestamp(ends, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
+    def instance(self, path):
+        """Version 2 of EC2's instance metadata service."""
+        if path == "api/token":
+            allowed = self.command == "PUT" and self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "").isdigit()
+            return self.answer(200, b"metadatatoken==") if allowed else self.answer(400)
+        if self.headers.get("X-aws-ec2-metadata-token") != "metadatatoken==":
+            return self.answer(401)
+        if path == "meta-data/iam/security-credentials/":
+            return self.answer(200, b"the-role")
+        if path != "meta-data/iam/security-credentials/the-role":
+            return self.answer(404)
+        access, secret, token, ends = self.role()
+        self.answer(200, json.dumps({"Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": access, "SecretAccessKey": secret,
+                                     "Token": token, "Expiration": ends}).encode(), kind="application/json")
+
     def control(self, body):
         state = self.server.state
         name, _, text = self.path[3:].partition("?")
@@ -353,6 +373,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             access, secret, token, ends = self.role()
             return self.answer(200, json.dumps({"AccessKeyId": access, "SecretAccessKey": secret, "Token": token,
                                                 "Expiration": ends}).encode(), kind="application/json")
+        elif name.startswith("instance/latest/"):
+            return self.instance(name[len("instance/latest/"):])
         else:
             return self.answer(404)
         self.answer(200)

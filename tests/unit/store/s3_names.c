@@ -57,7 +57,7 @@ static void names(void **state)
 
 static const char ini[] =
     "# a comment\n[default]\naws_access_key_id = A\n  nested = no\n[ other ]\r\naws_access_key_id=B=C\r\n"
-    "empty =\n[default]\nlater = 1";
+    "empty =\n[default]\nlater = 1\ns3 =\n  style = path\n\tother=2\nnested =\n  style = no\n[end]\ns3 =\n";
 
 static void values(void **state)
 {
@@ -70,6 +70,12 @@ static void values(void **state)
         {"default", "later", "1"},
         {"default", "nested", NULL},
         {"other", "empty", NULL},
+        {"default", "s3.style", "path"},
+        {"default", "s3.other", "2"},
+        {"default", "s3.later", NULL},
+        {"default", "style", NULL},
+        {"other", "s3.style", NULL},
+        {"end", "s3.style", NULL},
         {"none", "later", NULL},
     };
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
