@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "cli/hub_names.h"
+#include "cli/signals.h"
 
 struct download_command {
     const char *revision, *include;
@@ -51,6 +52,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     TT_GO(tt_cli_patterns_read("include", command->include, &include));
     download.include = include.text;
     download.include_count = include.count;
+    tt_signals_announce("ending the download, which the same command goes on with");
     TT_GO(tt_cli_open_hub(cli, &hub));
     TT_GO(tt_hub_download(hub, &download, &folder));
     TT_GO(tt_report_print(cli->report, folder));

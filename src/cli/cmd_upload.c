@@ -2,6 +2,7 @@
 
 #include "base/alloc.h"
 #include "cli/hub_names.h"
+#include "cli/signals.h"
 #include "hub/upload.h"
 
 struct upload_command {
@@ -58,6 +59,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     tt_status status = TT_OK;
     TT_GO(tt_cli_patterns_read("include", command->include, &include));
     TT_GO(tt_cli_patterns_read("exclude", command->exclude, &exclude));
+    tt_signals_announce("ending the upload, which the same command goes on with");
     TT_GO(tt_cli_open_hub(cli, &hub));
     const struct tt_hub_upload upload = {.kind = kinds[command->repo_type],
                                          .name = call->argv[0],
