@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/partial_file.h"
 #include "base/sha1.h"
+#include "base/sha256.h"
 #include "hub/hub_impl.h"
 #include "net/url.h"
 
@@ -15,7 +16,7 @@ enum { PIECE_BYTES = 1 << 20 };
 
 struct sum {
     bool large;
-    crypto_hash_sha256_state sha256;
+    struct tt_sha256 sha256;
     struct tt_sha1 sha1;
 };
 
@@ -24,7 +25,7 @@ static void begin_sum(struct sum *sum, const struct tt_hub_file *file)
 {
     char head[40];
     sum->large = strlen(file->digest) == 64;
-    crypto_hash_sha256_init(&sum->sha256);
+    tt_sha256_init(&sum->sha256);
     tt_sha1_init(&sum->sha1);
     int bytes = snprintf(head, sizeof head, "blob %llu", (unsigned long long)file->bytes);
     tt_sha1_update(&sum->sha1, head, (size_t)bytes + 1);
@@ -33,20 +34,19 @@ static void begin_sum(struct sum *sum, const struct tt_hub_file *file)
 static void add_to_sum(struct sum *sum, const void *data, size_t bytes)
 {
     if (sum->large)
-        crypto_hash_sha256_update(&sum->sha256, data, bytes);
+        tt_sha256_update(&sum->sha256, data, bytes);
     else
         tt_sha1_update(&sum->sha1, data, bytes);
 }
 
 static void end_sum(struct sum *sum, char digits[TT_HUB_DIGEST_BYTES])
 {
-    unsigned char digest[crypto_hash_sha256_BYTES];
+    unsigned char digest[TT_SHA256_BYTES];
     if (sum->large)
-        crypto_hash_sha256_final(&sum->sha256, digest);
+        tt_sha256_final(&sum->sha256, digest);
     else
         tt_sha1_final(&sum->sha1, digest);
-    sodium_bin2hex(digits, TT_HUB_DIGEST_BYTES, digest,
-                   sum->large ? crypto_hash_sha256_BYTES : TT_SHA1_BYTES);
+    sodium_bin2hex(digits, TT_HUB_DIGEST_BYTES, digest, sum->large ? TT_SHA256_BYTES : TT_SHA1_BYTES);
 }
 
 struct taking {
