@@ -2,13 +2,13 @@
 # Builds a container image as an OCI layout, without a daemon and without root: the program, the libraries that it needs,
 # and nothing else. Two runs over the same build give the same digest, which is printed.
 #
-#     deploy/image.sh cpu|cpu-net|gpu|gpu-base BUILD LAYOUT [TAG]
+#     deploy/image.sh cpu|gpu|gpu-base[-net] BUILD LAYOUT [TAG]
 #
 # BUILD is a build folder of this repository (tools/build.sh), LAYOUT the folder to write, TAG the name of the image in
-# it (default: latest). cpu-net adds libcurl, its libraries and Debian's certificates of authorities in a layer of their
-# own, for names of the hub and addresses of object stores. gpu adds the plugin, and cuBLASLt, cuDNN, NCCL and NVRTC in a layer of their own, which is the same
+# it (default: latest). gpu adds the plugin, and cuBLASLt, cuDNN, NCCL and NVRTC in a layer of their own, which is the same
 # for every version of the program; gpu-base has no such layer, for nodes that mount these libraries or bases that have
-# them. CUDA_LIBRARIES=FOLDER:FOLDER names where they are if not in the folder of cuBLASLt. SOURCE=URL is the label
+# them. Each has a sibling with -net behind its name (cpu-net), which adds libcurl, its libraries and Debian's certificates
+# of authorities in a layer of their own, for names of the hub and addresses of object stores. CUDA_LIBRARIES=FOLDER:FOLDER names where they are if not in the folder of cuBLASLt. SOURCE=URL is the label
 # org.opencontainers.image.source.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -40,13 +40,13 @@ files=("$build/portable/trimtab")
 # pthread_exit, with which OpenMP's threads end, opens it at run time.
 opened=("$(library_file libgcc_s.so.1)")
 environment=() curl='' authorities=/etc/ssl/certs/ca-certificates.crt
-case $kind in
-cpu) ;;
-cpu-net)
+if [ "$kind" != "${kind%-net}" ]; then
     curl=$(library_file libcurl.so.4)
     [ -n "$curl" ] || fail "there is no libcurl.so.4; in Debian it is in the package libcurl4"
     [ -s "$authorities" ] || fail "there is no $authorities; in Debian it is of the package ca-certificates"
-    ;;
+fi
+case ${kind%-net} in
+cpu) ;;
 gpu | gpu-base)
     plugin=$build/libtrimtab_cuda.so
     [ -e "$plugin" ] || fail "$build has no GPU plugin; docs/dependencies.md has what it needs"
@@ -57,12 +57,12 @@ gpu | gpu-base)
     from=${CUDA_LIBRARIES:+$CUDA_LIBRARIES:}$beside
     mapfile -t nvidia < <(nvidia_libraries "$from")
     opened+=("${nvidia[@]}")
-    [ "$kind" = gpu-base ] || "$root/deploy/nvidia.sh" "$from" "$work/nvidia/$libdir"
+    [ "${kind%-net}" = gpu-base ] || "$root/deploy/nvidia.sh" "$from" "$work/nvidia/$libdir"
     # The driver's libraries are the node's: these ask the container toolkit for them.
     environment=(--config.env 'NVIDIA_DRIVER_CAPABILITIES=compute,utility'
         --config.env LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64)
     ;;
-*) fail "the kind is cpu, cpu-net, gpu or gpu-base, not '$kind'" ;;
+*) fail "the kind is cpu, gpu or gpu-base, or one of these with -net, not '$kind'" ;;
 esac
 mapfile -t closure < <({ libraries "${files[@]}" "${opened[@]}"; printf '%s\n' "${opened[@]}"; } | sort -u)
 is_nvidia() {
@@ -77,7 +77,7 @@ for library in "${closure[@]}"; do
     is_nvidia "$library" || ours+=("$library")
 done
 for library in "${ours[@]}"; do install -m 644 "$library" "$tree/$libdir/"; done
-[ "$kind" = gpu ] || closure=("${ours[@]}")
+[ "${kind%-net}" = gpu ] || closure=("${ours[@]}")
 more=()
 if [ -n "$curl" ]; then # what the program's own layer has not
     mkdir -p "$work/net/$libdir"
@@ -126,16 +126,14 @@ layer() {
     [ ! -e "$1/tmp" ] || chmod 1777 "$1/tmp"
     tar -C "$1" --sort=name --mtime="@$3" --owner=0 --group=0 --numeric-owner --format=gnu -cf "$2" .
 }
-layers=("$work/layer.tar")
+layers=()
+for below in nvidia net; do # below the program's, with a time that is no commit's, so that nodes keep them
+    [ -d "$work/$below" ] || continue
+    layer "$work/$below" "$work/$below.tar" 315532800
+    layers+=("$work/$below.tar")
+done
 layer "$tree" "$work/layer.tar" "$(epoch)"
-if [ "$kind" = gpu ]; then # below the program's, with a time that is no commit's, so that nodes keep it
-    layer "$work/nvidia" "$work/nvidia.tar" 315532800
-    layers=("$work/nvidia.tar" "$work/layer.tar")
-fi
-if [ -n "$curl" ]; then
-    layer "$work/net" "$work/net.tar" 315532800
-    layers=("$work/net.tar" "$work/layer.tar")
-fi
+layers+=("$work/layer.tar")
 
 # A remote may have a password in it, or be a folder of this machine.
 source=${SOURCE:-$({ git -C "$root" remote get-url origin 2>/dev/null || true; } | sed -n 's#^https://\([^/@]*@\)\?#https://#p')}

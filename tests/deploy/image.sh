@@ -43,6 +43,13 @@ if [ "$kind" = cpu ] && [ -e "$build/libtrimtab_cuda.so" ]; then
         fail "the first layer changes with the second: $(cat layers1 layers2)"
     tar -tzf "gpu1/blobs/sha256/$(head -n 1 layers1)" | sed -n 's#.*/\(lib[^/]*\.so.*\)#\1#p' >listed
     diff <(sort listed) <(find nvidia -type f -printf '%f\n' | sort) || fail "other libraries in the first layer"
+    if /sbin/ldconfig -p | grep -q 'libcurl\.so\.4 ' && [ -s /etc/ssl/certs/ca-certificates.crt ]; then
+        SOURCE_DATE_EPOCH=1 CUDA_LIBRARIES=$folder/nvidia "$root/deploy/image.sh" gpu-net "$build" gpu_net >said 2>&1 ||
+            fail "an image for GPUs with libcurl: $(cat said)"
+        layers gpu_net >layers3
+        [ "$(wc -l <layers3)" = 3 ] && [ "$(head -n 1 layers3)" = "$(head -n 1 layers1)" ] || fail "the layers: $(cat layers1 layers3)"
+        tar -tzf "gpu_net/blobs/sha256/$(sed -n 2p layers3)" | grep -q '/libcurl\.so\.4$' || fail "no libcurl for GPUs"
+    fi
     "$root/deploy/image.sh" gpu-base "$build" base >said 2>&1 || fail "an image without NVIDIA's libraries: $(cat said)"
     tar -tzf "base/blobs/sha256/$(layers base)" >listed || fail "not one layer: $(layers base)"
     grep -q '/libtrimtab_cuda\.so$' listed && grep -q '/libstdc++\.so\.6$' listed || fail "no plugin, or no libstdc++: $(cat listed)"
