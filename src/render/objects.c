@@ -193,7 +193,11 @@ static tt_status write_way_out(const struct tt_render_run *run, struct tt_str *t
     for (int i = 0; i < count; i++)
         if (!run->leaves_cluster || ports[i] != 443)
             TT_TRY(tt_str_printf(text, "    - {protocol: TCP, port: %d}\n", ports[i]));
-    return TT_OK;
+    if (run->spec->service_account == NULL || !run->leaves_cluster) return TT_OK;
+    /* EKS' agent on the node, which gives pods of the account the keys of its role. */
+    return tt_str_append_text(text, "  - to:\n    - ipBlock: {cidr: 169.254.170.23/32}\n"
+                                    "    - ipBlock: {cidr: \"fd00:ec2::23/128\"}\n    ports:\n"
+                                    "    - {protocol: TCP, port: 80}\n");
 }
 
 tt_status tt_render_write_egress(const struct tt_render_run *run, struct tt_str *text)

@@ -65,13 +65,17 @@ class Pod:
         self.codes = {rule["action"] + str(i): rule["onExitCodes"]["values"]
                       for i, rule in enumerate(job["podFailurePolicy"]["rules"]) if "onExitCodes" in rule}
 
-    def environment(self, image):
+    def environment(self, image, secrets):
         values = dict(entry.split("=", 1) for entry in image.get("Env") or ["PATH=/usr/bin:/bin"])
         values |= {"HOSTNAME": self.host, "JOB_COMPLETION_INDEX": str(self.index),
                    "KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
         for entry in self.container["env"]:
             if "value" in entry:
                 values[entry["name"]] = entry["value"]
+                continue
+            if "secretKeyRef" in entry["valueFrom"]:
+                key = entry["valueFrom"]["secretKeyRef"]
+                values[entry["name"]] = (pathlib.Path(secrets[key["name"]]) / key["key"]).read_text()
                 continue
             field = entry["valueFrom"]["fieldRef"]["fieldPath"]
             label = re.fullmatch(r"metadata\.labels\['(.*)'\]", field)
@@ -176,7 +180,7 @@ def configuration(pod, bundle, arguments, image):
     if arguments.seccomp:
         linux["seccomp"] = seccomp(arguments.seccomp)
     process = {
-        "terminal": False, "cwd": image.get("WorkingDir") or "/", "env": pod.environment(image),
+        "terminal": False, "cwd": image.get("WorkingDir") or "/", "env": pod.environment(image, dict(arguments.secret)),
         "args": image["Entrypoint"] + (arguments.args or pod.container["args"]),
         "user": {"uid": user["runAsUser"], "gid": user["runAsGroup"], "additionalGids": [user["fsGroup"]]},
         "capabilities": none, "noNewPrivileges": not context["allowPrivilegeEscalation"],

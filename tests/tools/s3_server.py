@@ -22,6 +22,7 @@ of STS and of the container end with the time that the controls say. GET /-/... 
     /-/page?keys=N             most keys of one page of a list
     /-/role?expires=SECONDS    life of the keys that STS, the container and the instance give
     /-/load?folder=PATH        objects of the models and rows in PATH
+    /-/delete?prefix=TEXT      objects whose keys begin so go
     /-/get?path=/B/K, /-/list, /-/uploads   an object, all keys, the number of uploads that are not completed
 """
 import base64
@@ -348,6 +349,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             state.page = int(query["keys"])
         elif name == "role":
             state.expires = float(query["expires"])
+        elif name == "delete":
+            for key in [key for key in state.objects if key.startswith(query["prefix"])]:
+                del state.objects[key]
         elif name == "uploads":
             return self.answer(200, str(len(state.uploads)).encode(), kind="text/plain")
         elif name == "get":
