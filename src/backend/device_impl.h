@@ -34,6 +34,7 @@
 #include "backend/ops/scan.h"
 #include "backend/ops/sequences.h"
 #include "backend/ops/swiglu.h"
+#include "backend/ops/transpose.h"
 #include "backend/profile.h"
 #include "base/clock.h"
 

@@ -348,6 +348,11 @@ static tt_status plan_center(struct tt_stream *stream, const struct tt_center_ar
     return moves(stream, 2.0 * size(args->x_ND));
 }
 
+static tt_status plan_transpose(struct tt_stream *stream, const struct tt_transpose_args *args)
+{
+    return moves(stream, (args->accumulate ? 3.0 : 2.0) * size(args->x_MN));
+}
+
 static tt_status plan_soft_cap(struct tt_stream *stream, const struct tt_soft_cap_args *args)
 {
     return moves(stream, 2.0 * size(args->x));
