@@ -170,6 +170,7 @@ static struct tt_json_value *collect_facts(const struct subject *subject)
                                                "lora_dropout",
                                                "use_rslora",
                                                "target_modules",
+                                               "target_parameters",
                                                "modules_to_save",
                                                "rank_pattern",
                                                "alpha_pattern",

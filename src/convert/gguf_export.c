@@ -368,6 +368,10 @@ static tt_status check_adapted(const struct export *export, const struct tt_merg
 {
     const char *unadapted = export->architecture->unadapted;
     char text[300];
+    if (tensor->experts > 0) {
+        (void)snprintf(text, sizeof text, "LoRA on experts in an adapter ('%.200s')", tensor->name);
+        return refuse(text, merge_it);
+    }
     if (unadapted == NULL || strcmp(unadapted, place->name) != 0) return TT_OK;
     (void)snprintf(text, sizeof text, "LoRA on '%.200s' in an adapter: readers leave it out", tensor->name);
     return refuse(text, merge_it);

@@ -163,6 +163,7 @@ static tt_status add_lora(void *context, const struct tt_model_linear *linear)
     TT_TRY(find_in_adapter(merge, linear->lora_B->name, &tensor->lora_B));
     tensor->scaling = linear->scaling;
     tensor->r = linear->r;
+    tensor->experts = linear->experts;
     return TT_OK;
 }
 

@@ -22,8 +22,9 @@ struct tt_merge_tensor {
     /* in the base folder; NULL: not a tensor of a model (LoRA's A or B) */
     const struct tt_safetensors_entry *base;
     const struct tt_safetensors_entry *saved; /* in the adapter: replaces `base`; NULL: none */
-    /* in the adapter, [r, columns] and [rows, r]; NULL: none */
+    /* in the adapter, [r, columns] and [rows, r], or of experts as nn/expert_linear.h has them; NULL: none */
     const struct tt_safetensors_entry *lora_A, *lora_B;
+    int64_t experts; /* 0: one matrix; else the adapter is of this many, one after the other */
     const struct tt_quantized *quantized; /* `base` holds its codes; NULL: plain values */
     tt_dtype dtype;                       /* of the base's values */
     float scaling;

@@ -10,7 +10,7 @@
 #include "convert/merge.h"
 #include "tensor/format.h"
 
-/* Bytes of a chunk of rows in fp32, and of the parts of B and A beside it: a thread uses at most seven times as much,
+/* Bytes of a chunk of rows in fp32, and of the parts of B and A beside it: a thread uses at most eight times as much,
  * more only where a single row or head is larger. */
 enum { CHUNK_BYTES = 8 << 20, THREADS_MAX = 8 };
 
@@ -42,7 +42,7 @@ struct room {
 };
 
 struct hand {
-    struct room values, product, a, b, packed, out, base, segment, arranged;
+    struct room values, product, a, b, experts, packed, out, base, segment, arranged;
     const struct tt_merge_tensor *a_tensor; /* whose A is in `a`, */
     int64_t a_first, a_count;               /* these rows of it */
 };
@@ -59,8 +59,8 @@ static void *reserve(struct room *room, size_t bytes)
 
 static void hand_deinit(struct hand *hand)
 {
-    struct room *rooms[] = {&hand->values, &hand->product, &hand->a,       &hand->b,       &hand->packed,
-                            &hand->out,    &hand->base,    &hand->segment, &hand->arranged};
+    struct room *rooms[] = {&hand->values, &hand->product, &hand->a,    &hand->b,       &hand->experts,
+                            &hand->packed, &hand->out,     &hand->base, &hand->segment, &hand->arranged};
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) tt_free(rooms[i]->data);
 }
 
@@ -154,24 +154,63 @@ static tt_status read_a(struct work *work, struct hand *hand, const struct tt_me
     return TT_OK;
 }
 
-/* values += scaling * B A, for the rows of the chunk. */
-static tt_status add_lora(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
-                          const struct chunk *chunk, float *values)
+/* Rows of one matrix: of the tensor, or of an expert. */
+struct lora_rows {
+    int64_t first, rows; /* of the matrix */
+    int64_t expert;
+};
+
+/* B's rows, [rows, r]. Of experts the file has a column j X + e for number j of expert e. */
+static tt_status read_b(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
+                        const struct lora_rows *of, float *b)
 {
-    int64_t count = chunk->rows * tensor->columns, step = a_rows(tensor);
+    const struct tt_safetensors *adapter = work->merge->adapter;
+    int64_t experts = tensor->experts, r = tensor->r, width = r * experts;
+    if (experts == 0)
+        return tt_safetensors_read(adapter, tensor->lora_B, of->first * r, of->rows * r, b, TT_F32);
+    int64_t step = tt_larger(1, CHUNK_BYTES / (width * (int64_t)sizeof(float)));
+    float *all = reserve(&hand->experts, (size_t)(tt_smaller(step, of->rows) * width) * sizeof *all);
+    if (all == NULL) return TT_ERR_MEMORY;
+    for (int64_t done = 0; done < of->rows; done += step) {
+        int64_t rows = tt_smaller(step, of->rows - done);
+        TT_TRY(tt_safetensors_read(adapter, tensor->lora_B, (of->first + done) * width, rows * width, all,
+                                   TT_F32));
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < r; j++) b[(done + i) * r + j] = all[i * width + j * experts + of->expert];
+    }
+    return TT_OK;
+}
+
+/* values += scaling * B A for rows of one matrix. */
+static tt_status add_lora_rows(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
+                               const struct lora_rows *of, float *values)
+{
+    int64_t count = of->rows * tensor->columns, step = a_rows(tensor);
     float *product = reserve(&hand->product, (size_t)count * sizeof *product);
-    float *b = reserve(&hand->b, (size_t)(chunk->rows * tensor->r) * sizeof *b);
+    float *b = reserve(&hand->b, (size_t)(of->rows * tensor->r) * sizeof *b);
     float *packed = reserve(&hand->packed, (size_t)(step * TILE_COLUMNS) * sizeof *packed);
     if (product == NULL || b == NULL || packed == NULL) return TT_ERR_MEMORY;
     memset(product, 0, (size_t)count * sizeof *product);
-    TT_TRY(tt_safetensors_read(work->merge->adapter, tensor->lora_B, chunk->first * tensor->r,
-                               chunk->rows * tensor->r, b, TT_F32));
+    TT_TRY(read_b(work, hand, tensor, of, b));
     for (int64_t k = 0; k < tensor->r; k += step) {
         int64_t k_count = tt_smaller(step, tensor->r - k);
-        TT_TRY(read_a(work, hand, tensor, k, k_count));
-        add_product(product, chunk->rows, tensor->columns, b + k, tensor->r, hand->a.data, k_count, packed);
+        TT_TRY(read_a(work, hand, tensor, of->expert * tensor->r + k, k_count));
+        add_product(product, of->rows, tensor->columns, b + k, tensor->r, hand->a.data, k_count, packed);
     }
     for (int64_t i = 0; i < count; i++) values[i] += tensor->scaling * product[i];
+    return TT_OK;
+}
+
+/* The same for the rows of the chunk, which may be of several experts. */
+static tt_status add_lora(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
+                          const struct chunk *chunk, float *values)
+{
+    int64_t each = tensor->experts > 0 ? tensor->rows / tensor->experts : tensor->rows;
+    for (int64_t row = 0, rows; row < chunk->rows; row += rows) {
+        struct lora_rows of = {.first = (chunk->first + row) % each, .expert = (chunk->first + row) / each};
+        of.rows = rows = tt_smaller(each - of.first, chunk->rows - row);
+        TT_TRY(add_lora_rows(work, hand, tensor, &of, values + row * tensor->columns));
+    }
     return TT_OK;
 }
 

@@ -94,37 +94,49 @@ struct loading {
     size_t capacity;
 };
 
-/* The scale of the linear that B belongs to. */
-struct scale {
-    const char *lora_B;
-    float scaling; /* 0: not found */
+/* The linear that a matrix belongs to. */
+struct owner {
+    const char *matrix;
+    struct tt_model_linear linear; /* r 0: not found */
+    bool is_A;
 };
 
-static tt_status find_scale(void *context, const struct tt_model_linear *linear)
+static bool is_named(const tt_param *param, const char *name)
 {
-    struct scale *scale = context;
-    if (linear->lora_B != NULL && strcmp(linear->lora_B->name, scale->lora_B) == 0)
-        scale->scaling = linear->scaling;
+    return param != NULL && strcmp(param->name, name) == 0;
+}
+
+static tt_status find_owner(void *context, const struct tt_model_linear *linear)
+{
+    struct owner *owner = context;
+    bool is_A = is_named(linear->lora_A, owner->matrix);
+    if (!is_A && !is_named(linear->lora_B, owner->matrix)) return TT_OK;
+    owner->linear = *linear;
+    owner->is_A = is_A;
     return TT_OK;
 }
 
-static tt_status scale_of(const struct tt_model *model, const char *lora_B, float *scaling)
+static tt_status owner_of(const struct tt_model *model, const char *matrix, struct owner *owner)
 {
-    struct scale scale = {.lora_B = lora_B};
-    TT_TRY(tt_model_visit_linears(model, find_scale, &scale));
-    *scaling = scale.scaling;
-    return TT_OK;
+    *owner = (struct owner){.matrix = matrix};
+    return tt_model_visit_linears(model, find_owner, owner);
 }
 
 /* The factor of B, so that the scale of the rank's model makes it that of the adapter; 1 for A. */
-static tt_status factor_of(const struct loading *loading, const tt_param *param, float *factor)
+static float factor_of(const struct owner *own, const struct owner *common)
 {
-    float own, common;
-    *factor = 1.0f;
-    TT_TRY(scale_of(loading->own, param->name, &own));
-    TT_TRY(scale_of(loading->set->rank->model, param->name, &common));
-    if (own > 0 && common > 0 && own != common) *factor = own / common;
-    return TT_OK;
+    float mine = own->linear.scaling, all = common->linear.scaling;
+    return !own->is_A && mine > 0 && all > 0 && mine != all ? mine / all : 1.0f;
+}
+
+/* The place of row `row` of a matrix in the smaller one of the adapter; -1: it is not there. A of experts has all rows
+ * of one after the other. */
+static int64_t own_row(const struct owner *own, const struct owner *common, int64_t row)
+{
+    bool grouped = common->is_A && common->linear.experts > 0;
+    int64_t each = grouped ? common->linear.r : INT64_MAX, inside = row % each;
+    if (!grouped) return row;
+    return inside < own->linear.r ? row / each * own->linear.r + inside : -1;
 }
 
 static tt_status read_param(struct loading *loading, const tt_param *own)
@@ -151,14 +163,17 @@ static tt_status fill_piece(struct loading *loading, const struct tt_piece *piec
 {
     const tt_param *own = tt_model_find_param(loading->own, piece->param->name);
     size_t element = tt_dtype_bytes(piece->dtype);
-    float factor;
+    struct owner owner, common;
     if (own == NULL) return TT_OK; /* zeros */
     TT_TRY(read_param(loading, own));
-    TT_TRY(factor_of(loading, piece->param, &factor));
+    TT_TRY(owner_of(loading->own, own->name, &owner));
+    TT_TRY(owner_of(loading->set->rank->model, own->name, &common));
+    float factor = factor_of(&owner, &common);
     int64_t columns = piece->param->dims[1], own_rows = own->dims[0], own_columns = own->dims[1];
     for (int64_t i = 0; i < piece->count; i++) {
-        int64_t row = (piece->first + i) / columns, column = (piece->first + i) % columns;
-        if (row >= own_rows || column >= own_columns) continue;
+        int64_t row = own_row(&owner, &common, (piece->first + i) / columns);
+        int64_t column = (piece->first + i) % columns;
+        if (row < 0 || row >= own_rows || column >= own_columns) continue;
         float value = factor * loading->values[row * own_columns + column];
         if (!tt_dtype_convert(to + (size_t)i * element, piece->dtype, &value, TT_F32, 1))
             return tt_fail(TT_ERR_INTERNAL, "'%s' is no type of numbers", own->name);

@@ -1,5 +1,6 @@
 #include "model/adapter_config.h"
 
+#include <stdio.h>
 #include <string.h>
 #include "base/alloc.h"
 #include "base/file.h"
@@ -64,7 +65,6 @@ static const struct {
     {"monteclora_config", NULL},
     {"kasa_config", NULL},
     {"arrow_config", NULL},
-    {"target_parameters", NULL},
     {"trainable_token_indices", NULL},
     {"alora_invocation_tokens", NULL},
 };
@@ -78,6 +78,7 @@ static const char *const known_keys[] = {
     "use_rslora",
     "init_lora_weights",
     "target_modules",
+    "target_parameters",
     "exclude_modules",
     "modules_to_save",
     "layers_to_transform",
@@ -197,6 +198,22 @@ static tt_status read_text(const struct tt_json *json, const char *key, struct t
     return status;
 }
 
+/* An empty list of modules beside parameters is not the family's default. */
+static tt_status read_parameters(const struct tt_json *json, struct tt_arena *arena,
+                                 struct tt_lora_config *lora)
+{
+    const struct tt_json_value *modules = tt_json_get(json->root, "target_modules");
+    const char *version = "";
+    int major, minor;
+    TT_TRY(read_text(json, "target_parameters", arena, &lora->target_parameters));
+    if (lora->target_parameters == NULL) return TT_OK;
+    if (lora->target_modules == NULL && tt_json_is_list(modules)) lora->target_modules = "[]";
+    const struct tt_json_value *written = tt_json_get(json->root, "peft_version");
+    if (tt_json_is_string(written)) version = tt_json_text(written);
+    lora->swapped = sscanf(version, "%d.%d", &major, &minor) == 2 && major == 0 && minor < 19;
+    return TT_OK;
+}
+
 tt_status tt_adapter_config_parse(const struct tt_json *json, struct tt_arena *arena,
                                   struct tt_lora_config *out)
 {
@@ -221,6 +238,7 @@ tt_status tt_adapter_config_parse(const struct tt_json *json, struct tt_arena *a
     TT_TRY(read_task(json, &lora));
     TT_TRY(read_init(json, &lora));
     TT_TRY(read_text(json, "target_modules", arena, &lora.target_modules));
+    TT_TRY(read_parameters(json, arena, &lora));
     TT_TRY(read_text(json, "exclude_modules", arena, &lora.exclude_modules));
     TT_TRY(read_text(json, "modules_to_save", arena, &lora.modules_to_save));
     TT_TRY(read_text(json, "layers_to_transform", arena, &lora.layers_to_transform));

@@ -11,6 +11,8 @@
 
 /* The release of this format; the key exists since then. */
 static const char peft_version[] = "0.18.0";
+/* The first one that has A and B of parameters of experts as here (tt_lora_config.swapped). */
+static const char peft_version_of_parameters[] = "0.19.0";
 /* PEFT writes, from this many names on, the shortest endings instead of whole paths
  * (MIN_TARGET_MODULES_FOR_OPTIMIZATION). */
 enum { WHOLE_PATHS_MAX = 20 };
@@ -78,12 +80,12 @@ static bool layers_are_alike(const struct tt_module_list *modules)
     size_t first = 0, all = 0;
     for (size_t i = 0; i < modules->count; i++) {
         const struct tt_module *module = &modules->items[i];
-        if (!module->adapted || module->layer < 0) continue;
+        if (!tt_module_is_adapted_linear(module) || module->layer < 0) continue;
         all++;
         if (module->layer == 0) first++;
         bool in_first = false;
         for (size_t j = 0; j < modules->count && !in_first; j++)
-            in_first = modules->items[j].layer == 0 && modules->items[j].adapted &&
+            in_first = modules->items[j].layer == 0 && tt_module_is_adapted_linear(&modules->items[j]) &&
                        strcmp(modules->items[j].name, module->name) == 0;
         if (!in_first) return false;
     }
@@ -103,7 +105,7 @@ static tt_status write_targets(const struct tt_module_list *modules, struct tt_s
     bool alike = layers_are_alike(modules), open = false;
     for (size_t i = 0; i < modules->count; i++) {
         const struct tt_module *module = &modules->items[i];
-        if (!module->adapted || !alike || module->layer != 0) continue;
+        if (!tt_module_is_adapted_linear(module) || !alike || module->layer != 0) continue;
         if (!open) TT_TRY(append_escaped(text, modules->layers));
         TT_TRY(tt_str_append_text(text, open ? "|" : "\\.\\d+\\.("));
         TT_TRY(append_escaped(text, module->name));
@@ -112,7 +114,7 @@ static tt_status write_targets(const struct tt_module_list *modules, struct tt_s
     if (open) TT_TRY(tt_str_append_char(text, ')'));
     for (size_t i = 0; i < modules->count; i++) {
         const struct tt_module *module = &modules->items[i];
-        if (!module->adapted || (alike && module->layer >= 0)) continue;
+        if (!tt_module_is_adapted_linear(module) || (alike && module->layer >= 0)) continue;
         if (text->bytes > 0) TT_TRY(tt_str_append_char(text, '|'));
         TT_TRY(append_escaped(text, module->path));
     }
@@ -176,7 +178,7 @@ static tt_status set_values(struct tt_json_value *object, const char *key, const
     TT_GO(tt_value_pattern_init(&pattern, key, text, false, 0, 1e18));
     for (size_t i = 0; i < modules->count; i++) {
         const struct tt_module *module = &modules->items[i];
-        if (!tt_module_is_linear(module)) continue;
+        if (!tt_module_is_linear(module) && module->kind != TT_MODULE_PARAMETER) continue;
         char text_alone[256];
         const char *alone = tt_module_alone(modules, module->path, text_alone, sizeof text_alone);
         double value = fallback;
@@ -259,7 +261,8 @@ static tt_status set_saved(struct tt_json_value *object, const char *text,
     const char **names = tt_calloc(modules->count + 1, sizeof *names);
     if (names == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < modules->count; i++)
-        if (modules->items[i].saved) names[count++] = modules->items[i].path;
+        if (modules->items[i].saved && modules->items[i].kind != TT_MODULE_PARAMETER)
+            names[count++] = modules->items[i].path;
     status = set_sorted_list(object, key, names, count);
     tt_free(names);
     return status;
@@ -284,6 +287,10 @@ static tt_status set_lora(struct tt_json_value *object, const struct tt_model *m
     const char *default_targets = model->facts.family->default_target_modules;
     TT_TRY(model->facts.part != NULL ? set_exact(object, modules)
                                      : set_targets(object, lora, default_targets, modules));
+    if (lora->target_parameters != NULL) {
+        TT_TRY(set_names(object, "target_parameters", lora->target_parameters, TT_NAMES_AS_LIST));
+        TT_TRY(set(object, "peft_version", tt_json_new_string(peft_version_of_parameters)));
+    }
     TT_TRY(set_saved(object, lora->modules_to_save, modules));
     if (model->facts.label_count > 0) TT_TRY(add_scores(object));
     TT_TRY(set_values(object, "rank_pattern", lora->rank_pattern, (double)lora->r, modules));

@@ -7,12 +7,18 @@
 
 static const char weight_end[] = ".weight";
 
-/* A matrix that is one whole tensor of the files, its rows in another order. */
+/* Matrices of all experts are no module's weight. */
+static bool is_of_experts(const struct tt_param_source *source)
+{
+    return !tt_ends_with(source->param, weight_end);
+}
+
+/* A matrix, or those of all experts, that is one whole tensor of the files, its rows in another order. */
 static bool is_dealt(const struct tt_param_source *source)
 {
     const char *tensor = source->parts[0].tensor;
-    if (source->vector || !tt_ends_with(source->param, weight_end) || source->parts[0].units == 0)
-        return false;
+    if (source->vector || source->parts[0].units == 0) return false;
+    if (is_of_experts(source) && strcmp(source->param, tensor) != 0) return false; /* in another format */
     for (int p = 0; p < TT_SOURCE_PARTS_MAX && source->parts[p].tensor != NULL; p++)
         if (strcmp(source->parts[p].tensor, tensor) != 0 || strchr(tensor, '*') != NULL) return false;
     return true;
@@ -29,6 +35,16 @@ static bool is_alone(const struct tt_param_sources *sources, const struct tt_par
     return true;
 }
 
+/* Experts have the rows of gate and up so, whose adapter is the inner one (model/build_experts.c). */
+static const char *name_of_B(const struct tt_param_source *source, struct tt_arena *arena)
+{
+    const char *param = source->param;
+    size_t bytes =
+        is_of_experts(source) ? (size_t)(strrchr(param, '.') - param) : strlen(param) - strlen(weight_end);
+    return tt_arena_printf(arena, "%.*s%s.lora_B.weight", (int)bytes, param,
+                           is_of_experts(source) ? ".base_layer" : "");
+}
+
 tt_status tt_adapter_sources(const struct tt_model_facts *facts, struct tt_arena *arena,
                              struct tt_param_sources *sources)
 {
@@ -37,9 +53,8 @@ tt_status tt_adapter_sources(const struct tt_model_facts *facts, struct tt_arena
     for (const struct tt_param_source *of = facts->sources.rows; of->param != NULL; of++) {
         if (!is_dealt(of) || !is_alone(&facts->sources, of)) continue;
         struct tt_param_source *to = &sources->rows[count++];
-        size_t module = strlen(of->param) - strlen(weight_end);
         *to = *of;
-        to->param = tt_arena_printf(arena, "%.*s.lora_B.weight", (int)module, of->param);
+        to->param = name_of_B(of, arena);
         for (int p = 0; p < TT_SOURCE_PARTS_MAX && of->parts[p].tensor != NULL; p++) {
             to->parts[p].tensor = to->param;
             to->parts[p].transposed = false;

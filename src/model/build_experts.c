@@ -1,5 +1,48 @@
 /* Halves with a mixture of experts. */
+#include "base/number.h"
 #include "model/builder_impl.h"
+
+/* A parameter of all experts, as a module for rules by name. */
+static const struct tt_module *list_parameter(struct tt_builder *builder,
+                                              const struct tt_experts_names *names, const char *name)
+{
+    char path[256];
+    (void)tt_snprintf(path, sizeof path, "%s.%s", names->experts, name);
+    struct tt_module *module = tt_builder_module(builder, path, TT_MODULE_PARAMETER);
+    if (module != NULL) module->transposed = names->transposed;
+    return module;
+}
+
+/* The adapter of gate_up alone would have the name of down's, whose rows are in their order (model/adapter_sources.c).
+ */
+static void refuse_alone(struct tt_builder *builder, const struct tt_module *gate_up,
+                         const struct tt_module *down)
+{
+    if (builder->status != TT_OK || !gate_up->adapted || down->adapted) return;
+    builder->status =
+        tt_fail(TT_ERR_UNSUPPORTED,
+                "target_parameters adapts '%s' and not '%s', which is not supported in models of this "
+                "type, whose rows of gate and up are in turn",
+                gate_up->path, down->path);
+    tt_hint("name both in target_parameters, or down_proj alone");
+}
+
+/* PEFT wraps the module of the experts once for each of its parameters, in their order: the adapter of the last one is
+ * the module's, that of one before it is its base layer's. `behind`: the parameter behind this one; NULL: none. */
+static void build_adapter(struct tt_builder *builder, const struct tt_module *experts,
+                          const struct tt_module *parameter, const struct tt_module *behind,
+                          struct tt_expert_linear *linear)
+{
+    if (builder->listing || builder->status != TT_OK || !parameter->adapted) return;
+    bool inner = behind != NULL && behind->adapted;
+    linear->r = parameter->r;
+    linear->scaling = parameter->scaling;
+    linear->lora_A = tt_builder_lora(builder, experts, inner ? "base_layer.lora_A.weight" : "lora_A.weight",
+                                     linear->experts * linear->r, linear->in, TT_REACH_ALWAYS);
+    linear->lora_B = tt_builder_lora(builder, experts, inner ? "base_layer.lora_B.weight" : "lora_B.weight",
+                                     linear->out, linear->r * linear->experts, TT_REACH_ALWAYS);
+    tt_builder_lora_init(builder, linear->r, linear->lora_A, linear->lora_B);
+}
 
 /* A linear of every expert: parameters of the module of all experts. transformers' Trainer lets no bias decay. */
 static void build_linear(struct tt_builder *builder, const struct tt_module *module, const char *name,
@@ -11,7 +54,8 @@ static void build_linear(struct tt_builder *builder, const struct tt_module *mod
     linear->weight = tt_builder_param(builder, module, name, 3,
                                       (int64_t[]){shape->experts, shape->out, shape->in}, TT_INIT_NORMAL);
     if (linear->weight != NULL) linear->weight->weight_decay = TT_DECAY_FULL;
-    if (bias == NULL) return;
+    if (bias == NULL || builder->status != TT_OK) return;
+    tt_builder_check_bias(builder, module);
     linear->bias =
         tt_builder_param(builder, module, bias, 2, (int64_t[]){shape->experts, shape->out}, TT_INIT_ZERO);
     if (linear->bias != NULL) linear->bias->weight_decay = TT_DECAY_NONE;
@@ -75,7 +119,10 @@ void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *
     tt_build_linears(builder, &router, 1, dim, &experts->router);
     experts->choice_bias = build_choice_bias(builder, spec);
     const struct tt_module *module = tt_builder_module(builder, names->experts, TT_MODULE_OTHER);
+    const struct tt_module *gate_up = list_parameter(builder, names, names->gate_up);
+    const struct tt_module *down = list_parameter(builder, names, names->down);
     if (names->activation != NULL) tt_build_module(builder, names->activation);
+    if (builder->status != TT_OK) return;
     build_linear(builder, module, names->gate_up, spec->bias ? names->gate_up_bias : NULL,
                  &(struct tt_expert_linear){
                      .experts = spec->count, .in = dim, .out = spec->plain ? spec->ffn : 2 * spec->ffn},
@@ -83,5 +130,8 @@ void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *
     build_linear(builder, module, names->down, spec->bias ? names->down_bias : NULL,
                  &(struct tt_expert_linear){.experts = spec->count, .in = spec->ffn, .out = dim},
                  &experts->down);
+    if (names->in_turn) refuse_alone(builder, gate_up, down);
+    build_adapter(builder, module, gate_up, down, &experts->gate_up);
+    build_adapter(builder, module, down, NULL, &experts->down);
     if (spec->shared_ffn > 0) build_shared(builder, spec, &experts->shared);
 }

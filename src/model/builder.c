@@ -129,8 +129,8 @@ void tt_build_norm(struct tt_builder *builder, const struct tt_norm_spec *spec, 
     if (norm->weight != NULL) norm->weight->reach = reach;
 }
 
-static tt_param *lora_param(struct tt_builder *builder, const struct tt_module *module, const char *suffix,
-                            int64_t rows, int64_t columns, enum tt_param_reach reach)
+tt_param *tt_builder_lora(struct tt_builder *builder, const struct tt_module *module, const char *suffix,
+                          int64_t rows, int64_t columns, enum tt_param_reach reach)
 {
     tt_param *param = new_param(builder, module, suffix, 2, (int64_t[]){rows, columns});
     if (param == NULL) return NULL;
@@ -143,12 +143,13 @@ static tt_param *lora_param(struct tt_builder *builder, const struct tt_module *
 
 /* PEFT: A is kaiming_uniform(a = sqrt(5)), which is uniform within 1 / sqrt(in), or normal with deviation 1 / r; B is
  * 0. */
-static void set_lora_init(struct tt_builder *builder, struct tt_linear *linear)
+void tt_builder_lora_init(struct tt_builder *builder, int64_t r, tt_param *lora_A, tt_param *lora_B)
 {
     bool gaussian = builder->model->options.lora.gaussian_init;
-    linear->lora_A->init = gaussian ? TT_INIT_NORMAL : TT_INIT_UNIFORM;
-    linear->lora_A->init_scale = gaussian ? 1.0 / (double)linear->r : 1.0 / sqrt((double)linear->in);
-    linear->lora_B->init = TT_INIT_ZERO;
+    if (builder->status != TT_OK) return;
+    lora_A->init = gaussian ? TT_INIT_NORMAL : TT_INIT_UNIFORM;
+    lora_A->init_scale = gaussian ? 1.0 / (double)r : 1.0 / sqrt((double)lora_A->dims[1]);
+    lora_B->init = TT_INIT_ZERO;
 }
 
 /* Frozen, and in the format of the options: a segment of bytes instead of a matrix. */
@@ -245,10 +246,11 @@ static void make_weights(struct tt_builder *builder, const struct members *membe
 }
 
 /* PEFT trains such a bias of the base beside the adapter, and saves it with it. */
-static void check_bias(struct tt_builder *builder, const struct tt_module *module)
+void tt_builder_check_bias(struct tt_builder *builder, const struct tt_module *module)
 {
     const struct tt_lora_config *lora = &builder->model->options.lora;
-    bool trains = lora->bias == TT_LORA_BIAS_ALL || (lora->bias == TT_LORA_BIAS_LORA_ONLY && module->adapted);
+    bool trains = lora->bias == TT_LORA_BIAS_ALL ||
+                  (lora->bias == TT_LORA_BIAS_LORA_ONLY && tt_module_is_adapted_linear(module));
     if (!lora->enabled || !trains || builder->status != TT_OK) return;
     builder->status = tt_fail(TT_ERR_UNSUPPORTED,
                               "bias %s: '%s' has a bias, and training it beside an adapter is not supported",
@@ -270,7 +272,7 @@ static void make_group(struct tt_builder *builder, const struct members *members
     for (int i = 0; i < members->count; i++) {
         const struct tt_linear_spec *spec = members->specs[i];
         if (!spec->bias) continue;
-        check_bias(builder, members->modules[i]);
+        tt_builder_check_bias(builder, members->modules[i]);
         tt_param *bias = tt_builder_param(builder, members->modules[i], "bias", 1, &spec->out, TT_INIT_ZERO);
         if (bias != NULL) bias->reach = spec->bias_reach;
         group->linears[i].bias = bias;
@@ -278,15 +280,15 @@ static void make_group(struct tt_builder *builder, const struct members *members
     for (int i = 0; i < members->count; i++) {
         struct tt_linear *linear = &group->linears[i];
         if (linear->r > 0)
-            linear->lora_A = lora_param(builder, members->modules[i], "lora_A.weight", linear->r, in,
-                                        members->specs[i]->reach);
+            linear->lora_A = tt_builder_lora(builder, members->modules[i], "lora_A.weight", linear->r, in,
+                                             members->specs[i]->reach);
     }
     for (int i = 0; i < members->count; i++) {
         struct tt_linear *linear = &group->linears[i];
         if (linear->r == 0) continue;
-        linear->lora_B = lora_param(builder, members->modules[i], "lora_B.weight", linear->out, linear->r,
-                                    members->specs[i]->reach);
-        if (builder->status == TT_OK) set_lora_init(builder, linear);
+        linear->lora_B = tt_builder_lora(builder, members->modules[i], "lora_B.weight", linear->out,
+                                         linear->r, members->specs[i]->reach);
+        tt_builder_lora_init(builder, linear->r, linear->lora_A, linear->lora_B);
     }
 }
 

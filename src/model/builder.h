@@ -216,6 +216,8 @@ struct tt_experts_names {
     const char *module, *router, *experts, *activation;
     const char *gate_up, *down; /* parameters of `experts`; activation NULL: it is no module */
     const char *gate_up_bias, *down_bias;
+    /* in transformers' class these two have the shape [experts, in, out]; gate_up has rows of gate and up in turn */
+    bool transposed, in_turn;
     const char *norm; /* of the stream */
     /* of the expert that every token has, and of the gate of its output; NULL: none */
     const char *shared, *shared_gate, *shared_up, *shared_down, *shared_activation, *shared_output_gate;

@@ -35,6 +35,16 @@ static tt_status refuse_saved(const struct tt_module *module)
     return status;
 }
 
+/* PEFT refuses them too; and the names of their tensors depend on the set (model/build_experts.c). */
+static tt_status refuse_parameter(const struct tt_module *module)
+{
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED, "several adapters at a time, and '%s' is adapted by some of them only",
+                module->path);
+    tt_hint("adapters that are used together need the same target_parameters");
+    return status;
+}
+
 /* Adds the modules and the larger ranks of an adapter beside the first one. */
 static tt_status add_adapter(struct tt_model *model, const struct tt_lora_config *lora,
                              const struct tt_model_family *family, struct tt_module *scratch)
@@ -50,6 +60,8 @@ static tt_status add_adapter(struct tt_model *model, const struct tt_lora_config
     for (size_t i = 0; i < list->count; i++) {
         struct tt_module *module = &list->items[i];
         if (scratch[i].saved) return refuse_saved(&scratch[i]);
+        if (module->kind == TT_MODULE_PARAMETER && module->adapted != scratch[i].adapted)
+            return refuse_parameter(module);
         if (!scratch[i].adapted) continue;
         if (!module->adapted)
             *module = scratch[i];
@@ -170,6 +182,7 @@ static tt_status keep_strings(struct tt_model *model)
 {
     struct tt_lora_config *lora = &model->options.lora;
     const char **texts[] = {&lora->target_modules,
+                            &lora->target_parameters,
                             &lora->exclude_modules,
                             &lora->modules_to_save,
                             &lora->layers_to_transform,

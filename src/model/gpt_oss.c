@@ -15,6 +15,8 @@ static const struct tt_experts_names experts_names = {.module = "mlp",
                                                       .gate_up_bias = "gate_up_proj_bias",
                                                       .down = "down_proj",
                                                       .down_bias = "down_proj_bias",
+                                                      .transposed = true,
+                                                      .in_turn = true,
                                                       .norm = "post_attention_layernorm"};
 
 /* Gate has the even rows of a tensor, up the odd ones. */

@@ -11,7 +11,7 @@
 struct rules {
     const struct tt_lora_config *config;
     bool all_linear;
-    struct tt_name_pattern target, exclude, save, layers_pattern;
+    struct tt_name_pattern target, parameter, exclude, save, layers_pattern;
     struct tt_json layers;   /* a list of integers, or empty */
     const char *layers_name; /* "layers" */
     struct tt_value_pattern rank, alpha;
@@ -40,6 +40,7 @@ tt_status tt_lora_is_all_linear(const char *target_modules, bool *all)
 static void rules_deinit(struct rules *rules)
 {
     tt_name_pattern_deinit(&rules->target);
+    tt_name_pattern_deinit(&rules->parameter);
     tt_name_pattern_deinit(&rules->exclude);
     tt_name_pattern_deinit(&rules->save);
     tt_name_pattern_deinit(&rules->layers_pattern);
@@ -99,7 +100,9 @@ static tt_status rules_init(struct rules *rules, const struct tt_lora_config *co
         .config = config, .modules = modules, .layers_name = dot != NULL ? dot + 1 : modules->layers};
     TT_TRY(check_numbers(config));
     TT_TRY(tt_lora_is_all_linear(targets, &rules->all_linear));
-    if (targets == NULL) {
+    TT_TRY(tt_name_pattern_init(&rules->parameter, "target_parameters", config->target_parameters,
+                                TT_NAMES_AS_LIST));
+    if (targets == NULL && rules->parameter.count == 0) {
         tt_status status = tt_fail(TT_ERR_USAGE, "models of this type have no default for target_modules");
         tt_hint("name the linears to adapt, or all of them: all-linear");
         return status;
@@ -175,6 +178,8 @@ static tt_status find_either(const struct rules *rules, struct tt_value_pattern 
 static tt_status is_target(struct rules *rules, const struct tt_module *module, bool *target)
 {
     bool excluded = false, exact = false, inside = false;
+    if (module->kind == TT_MODULE_PARAMETER)
+        return match_either(rules, &rules->parameter, module->path, target, NULL);
     *target = module->kind == TT_MODULE_LINEAR && !module->bypassed;
     if (!rules->all_linear) TT_TRY(match_either(rules, &rules->target, module->path, target, &exact));
     TT_TRY(match_either(rules, &rules->exclude, module->path, &excluded, NULL));
@@ -189,10 +194,32 @@ static tt_status is_target(struct rules *rules, const struct tt_module *module, 
     return TT_OK;
 }
 
+/* PEFT adds s B A to the matrix itself, so that no dropout can be between A and its input. */
+static tt_status check_parameter(const struct tt_lora_config *config, const struct tt_module *module)
+{
+    if (config->dropout > 0) {
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "lora_dropout is %g, and adapters of parameters ('%s') have none",
+                    config->dropout, module->path);
+        tt_hint("set lora_dropout: 0 with target_parameters, as PEFT asks for");
+        return status;
+    }
+    if (!config->swapped || module->transposed) return TT_OK;
+    tt_status status = tt_fail(
+        TT_ERR_UNSUPPORTED,
+        "'%s' is adapted as PEFT did before version 0.19, with A for outputs and B for inputs", module->path);
+    tt_hint("in Python, that version's PeftModel.from_pretrained(base, folder).merge_and_unload() makes one "
+            "model "
+            "of base and adapter, whose folder trimtab reads");
+    return status;
+}
+
 static tt_status adapt(struct rules *rules, struct tt_module *module)
 {
     double r = (double)rules->config->r, alpha = rules->config->alpha;
-    if (!tt_module_is_linear(module)) {
+    if (module->kind == TT_MODULE_PARAMETER) {
+        TT_TRY(check_parameter(rules->config, module));
+    } else if (!tt_module_is_linear(module)) {
         tt_status status = tt_fail(module->kind == TT_MODULE_EMBEDDING ? TT_ERR_UNSUPPORTED : TT_ERR_USAGE,
                                    "target_modules matches '%s', which is not a linear layer", module->path);
         if (module->kind == TT_MODULE_EMBEDDING)
@@ -235,6 +262,7 @@ static tt_status mark_saved(struct rules *rules, struct tt_module_list *modules)
             const char *root = modules->items[i].path;
             size_t bytes = strlen(root);
             char text[ALONE_BYTES];
+            if (modules->items[i].kind == TT_MODULE_PARAMETER) continue;
             if (!tt_ends_with(root, entry) &&
                 !tt_ends_with(tt_module_alone(modules, root, text, sizeof text), entry))
                 continue;
@@ -250,7 +278,8 @@ static tt_status mark_saved(struct rules *rules, struct tt_module_list *modules)
     for (size_t i = 0; i < modules->count; i++) {
         const struct tt_module *module = &modules->items[i];
         if (!module->saved || !module->adapted) continue;
-        return tt_fail(TT_ERR_USAGE, "'%s' matches both target_modules and modules_to_save", module->path);
+        return tt_fail(TT_ERR_USAGE, "'%s' matches both %s and modules_to_save", module->path,
+                       module->kind == TT_MODULE_PARAMETER ? "target_parameters" : "target_modules");
     }
     return TT_OK;
 }
@@ -262,7 +291,7 @@ static const char *nearest_name(const struct tt_module_list *modules, const char
     int best_distance = INT32_MAX;
     for (size_t i = 0; i < modules->count; i++) {
         const struct tt_module *module = &modules->items[i];
-        if (module->kind == TT_MODULE_OTHER) continue;
+        if (module->kind == TT_MODULE_OTHER || module->kind == TT_MODULE_PARAMETER) continue;
         int distance = tt_edit_distance(wanted, tt_module_last_name(module));
         if (distance < best_distance) {
             best_distance = distance;
@@ -312,6 +341,28 @@ static tt_status names_unadapted(const struct rules *rules, const struct tt_modu
     return TT_OK;
 }
 
+/* The parameters of the first layer that has any. */
+static tt_status unused_parameter(const struct rules *rules, const struct tt_module_list *modules,
+                                  const char *entry)
+{
+    const struct tt_module *found[2] = {NULL, NULL};
+    size_t count = 0;
+    for (size_t i = 0; i < modules->count && count < 2; i++)
+        if (modules->items[i].kind == TT_MODULE_PARAMETER) found[count++] = &modules->items[i];
+    if (rules->config->from_adapter) {
+        tt_info("target_parameters: '%s' matches no parameter of experts of this model", entry);
+        return TT_OK;
+    }
+    tt_status status =
+        tt_fail(TT_ERR_USAGE, "target_parameters: '%s' matches no parameter of experts of this model", entry);
+    if (count < 2)
+        tt_hint("the model has no experts: name its linears in target_modules");
+    else
+        tt_hint("those of this model are %s and %s; linears are named in target_modules", found[0]->name,
+                found[1]->name);
+    return status;
+}
+
 static tt_status unused(const struct rules *rules, const struct tt_module_list *modules, const char *setting,
                         const char *entry)
 {
@@ -350,6 +401,9 @@ static tt_status check_all_used(const struct rules *rules, const struct tt_modul
                                 size_t adapted)
 {
     if (rules->config->target_modules != NULL) TT_TRY(check_names_used(rules, modules, &rules->target));
+    for (size_t i = 0; i < rules->parameter.count; i++)
+        if (!rules->parameter.used[i])
+            TT_TRY(unused_parameter(rules, modules, tt_name_pattern_entry(&rules->parameter, i)));
     TT_TRY(check_names_used(rules, modules, &rules->exclude));
     TT_TRY(check_names_used(rules, modules, &rules->save));
     const struct tt_value_pattern *values[] = {&rules->rank, &rules->alpha};

@@ -3,6 +3,9 @@
  *
  * - target_modules: a list: the path is an entry or ends with ".entry"; an expression: it matches the whole
  *   path; "all-linear": every linear but lm_head; NULL: the family's default.
+ * - target_parameters: a list, by which the matrices of all experts of a layer are chosen by the same rule of endings;
+ *   with them target_modules may be left out. Neither exclude_modules nor layers_to_transform is about them. Without
+ *   dropout.
  * - exclude_modules: the same rules; it wins.
  * - modules_to_save: every module whose path ends with an entry (also inside a name: "norm" is every layer
  *   norm) trains in full; it is not adapted as well when the entry is a whole component of the path.

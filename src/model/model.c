@@ -153,10 +153,16 @@ const char *tt_model_format_counts(const struct tt_model *model, char *text, siz
     return text;
 }
 
-/* The last name of the module that has the parameter: "q_proj" of "...self_attn.q_proj.lora_A.weight". */
+/* The last name of the module that has the parameter: "q_proj" of "...self_attn.q_proj.lora_A.weight". Both adapters of
+ * a module of experts have the module's. */
 static struct tt_span module_name(const char *param)
 {
-    static const char *const ends[] = {".lora_A.weight", ".lora_B.weight", ".weight", ".bias"};
+    static const char *const ends[] = {".base_layer.lora_A.weight",
+                                       ".base_layer.lora_B.weight",
+                                       ".lora_A.weight",
+                                       ".lora_B.weight",
+                                       ".weight",
+                                       ".bias"};
     size_t bytes = strlen(param), first;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         if (!tt_ends_with(param, ends[i])) continue;
@@ -230,6 +236,7 @@ static tt_status visit(void *context, const struct tt_linear *linear)
     struct tt_model_linear seen = {.weight = linear->weight,
                                    .lora_A = linear->lora_A,
                                    .lora_B = linear->lora_B,
+                                   .experts = linear->experts,
                                    .r = linear->r,
                                    .scaling = linear->scaling};
     return visitor->visit(visitor->context, &seen);

@@ -137,6 +137,7 @@ struct tt_lora_config {
     bool use_rslora;
     bool gaussian_init;              /* init_lora_weights "gaussian"; otherwise kaiming-uniform */
     const char *target_modules;      /* NULL; "all-linear"; a regular expression; or a JSON list as text */
+    const char *target_parameters;   /* NULL or JSON list: parameters of experts */
     const char *exclude_modules;     /* NULL, expression or JSON list */
     const char *modules_to_save;     /* NULL or JSON list */
     const char *layers_to_transform; /* NULL, integer or JSON list */
@@ -149,6 +150,8 @@ struct tt_lora_config {
     bool classifies; /* an adapter's task_type is SEQ_CLS: the scores of a model train in full beside it */
     /* read from an adapter: parts of a pattern that match nothing are only logged */
     bool from_adapter;
+    /* of PEFT before 0.19, whose A and B of a parameter [experts, out, in] have the places of each other */
+    bool swapped;
 };
 
 /* Storage of the frozen linears (model/quantization.h); the embeddings are never quantized. */
@@ -279,6 +282,7 @@ TT_MUST_USE tt_status tt_model_describe_adapted(const struct tt_model *model, st
 /* A linear and its adapter. A tied head has the embedding's weight. Without LoRA r is 0, and A and B are NULL. */
 struct tt_model_linear {
     const tt_param *weight, *lora_A, *lora_B;
+    int64_t experts; /* 0: one matrix; else those of all experts, with adapters as in nn/expert_linear.h */
     int64_t r;
     float scaling;
 };

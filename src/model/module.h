@@ -10,7 +10,9 @@ enum tt_module_kind {
     TT_MODULE_HEAD, /* the linear that makes logits: rules for "all linears" leave it out */
     TT_MODULE_NORM,
     TT_MODULE_EMBEDDING,
-    TT_MODULE_OTHER /* has no weight of its own */
+    TT_MODULE_OTHER, /* has no weight of its own */
+    /* no module: the matrices of all experts, a parameter that target_parameters may name */
+    TT_MODULE_PARAMETER
 };
 
 struct tt_module {
@@ -20,11 +22,12 @@ struct tt_module {
     int layer;   /* -1 outside the layers */
     bool offset; /* a norm whose weight is stored as its distance from 1 */
     /* Set by model/lora.c: */
-    bool adapted;   /* LoRA of rank r is added, times `scaling` */
-    bool saved;     /* modules_to_save: a full copy trains */
-    bool plain;     /* set by the build: it is not quantized, unless a folder has it so */
-    bool bypassed;  /* set by the build: PEFT does not adapt it; "all linears" leave it out */
-    bool quantized; /* set by model/quantization.c: its weight is stored in the format of the options */
+    bool adapted;    /* LoRA of rank r is added, times `scaling` */
+    bool saved;      /* modules_to_save: a full copy trains */
+    bool transposed; /* set by the build: a parameter that transformers' class has as [experts, in, out] */
+    bool plain;      /* set by the build: it is not quantized, unless a folder has it so */
+    bool bypassed;   /* set by the build: PEFT does not adapt it; "all linears" leave it out */
+    bool quantized;  /* set by model/quantization.c: its weight is stored in the format of the options */
     int64_t r;
     double alpha;
     float scaling;
@@ -33,6 +36,11 @@ struct tt_module {
 static inline bool tt_module_is_linear(const struct tt_module *module)
 {
     return module->kind == TT_MODULE_LINEAR || module->kind == TT_MODULE_HEAD;
+}
+/* A module that target_modules has chosen. */
+static inline bool tt_module_is_adapted_linear(const struct tt_module *module)
+{
+    return module->adapted && module->kind != TT_MODULE_PARAMETER;
 }
 const char *tt_module_last_name(const struct tt_module *module); /* "q_proj" */
 /* The path of the first linear, as an example for messages; and that of the head. */

@@ -71,7 +71,9 @@ tt_status tt_name_pattern_init(struct tt_name_pattern *pattern, const char *sett
             spelling == TT_NAMES_OF_SETTING && pattern->count == 1 ? tt_name_pattern_entry(pattern, 0) : NULL;
         return only != NULL && !is_path(only) ? init_expression(pattern, only) : TT_OK;
     }
-    if (spelling != TT_NAMES_OF_ADAPTER && is_word(text)) {
+    bool name =
+        spelling == TT_NAMES_AS_LIST ? is_path(text) : spelling == TT_NAMES_OF_SETTING && is_word(text);
+    if (name && *text != '\0') {
         pattern->list.root = tt_json_pack("[s]", text);
         if (pattern->list.root == NULL) return tt_fail(TT_ERR_MEMORY, "no memory for %s", setting);
         return init_list(pattern);

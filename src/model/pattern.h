@@ -21,8 +21,8 @@ struct tt_name_pattern {
 
 /* How a text is read. PEFT's adapter_config.json has a JSON list or an expression. In a setting a single word of
  * letters, digits and underscores is a list of one (as an expression it could only match a module at the top), and a
- * list of one expression is the expression, as in TRL. A list of names takes a word or a JSON list, whose entries stay
- * what they are; an expression is TT_ERR_USAGE. */
+ * list of one expression is the expression, as in TRL. A list of names takes a name, also one with points, or a JSON
+ * list, whose entries stay what they are; an expression is TT_ERR_USAGE. */
 enum tt_name_spelling { TT_NAMES_OF_ADAPTER, TT_NAMES_OF_SETTING, TT_NAMES_AS_LIST };
 
 /* `text`: NULL is "not given". It is lent. */

@@ -28,6 +28,10 @@ const struct tt_setting tt_lora_settings[] = {
      FIELD(target_modules), .changes = TT_CHANGES_RESULT, .of = "language", .needs = "use_peft",
      .help = "Names of the linears to adapt, one regular expression for their whole path, or all-linear. "
              "Not given: q_proj and v_proj."},
+    {.name = "target_parameters", .aliases = "lora_target_parameters", .type = TT_SETTING_JSON,
+     FIELD(target_parameters), .changes = TT_CHANGES_RESULT_IF_SET, .of = "language", .needs = "use_peft",
+     .help = "Parameters of experts to adapt, by the ends of their names: mlp.experts.gate_up_proj, "
+             "mlp.experts.down_proj; with lora_dropout 0."},
     {.name = "exclude_modules", .aliases = "lora_exclude_modules", .type = TT_SETTING_JSON,
      FIELD(exclude_modules), .changes = TT_CHANGES_RESULT, .of = "language", .needs = "use_peft",
      .help = "Names or expression of modules that are never adapted; overrides lora_target_modules."},

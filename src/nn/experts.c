@@ -15,35 +15,18 @@ _Static_assert(sizeof(struct saved) <= TT_HALF_SAVED_BYTES, "the layer's record 
 
 static const struct tt_norm no_norm;
 
-static bool trains_param(const tt_param *param)
-{
-    return param != NULL && param->trainable;
-}
-
-static bool linear_trains(const struct tt_expert_linear *linear)
-{
-    return trains_param(linear->weight) || trains_param(linear->bias) || trains_param(linear->lora_A) ||
-           trains_param(linear->lora_B);
-}
-
-/* Whether the gradients of its parameters read its input. */
-static bool linear_needs_x(const struct tt_expert_linear *linear)
-{
-    return trains_param(linear->weight) || trains_param(linear->lora_A);
-}
-
 static bool trains(const struct tt_half *half)
 {
     const struct tt_experts *experts = half->impl;
     return tt_norm_trains(&experts->norm) || tt_linear_group_trains(&experts->router) ||
-           linear_trains(&experts->gate_up) || linear_trains(&experts->down) ||
+           tt_expert_linear_trains(&experts->gate_up) || tt_expert_linear_trains(&experts->down) ||
            tt_shared_expert_trains(&experts->shared);
 }
 
 /* Whether backward reads the normed input. */
 static bool needs_input(const struct tt_experts *experts)
 {
-    return linear_needs_x(&experts->gate_up) || tt_linear_group_needs_x(&experts->router) ||
+    return tt_expert_linear_needs_x(&experts->gate_up) || tt_linear_group_needs_x(&experts->router) ||
            tt_shared_expert_needs_x(&experts->shared);
 }
 
@@ -51,13 +34,6 @@ static tt_status push(const struct tt_pass *pass, const char *name, int64_t rows
                       tt_tensor *out)
 {
     return tt_workspace_2d(pass->lent.workspace, name, pass->in.compute_dtype, rows, columns, out);
-}
-
-static tt_status push_h(const struct tt_expert_linear *linear, const struct tt_pass *pass, int64_t rows,
-                        tt_tensor *h_MR)
-{
-    *h_MR = (tt_tensor){0};
-    return linear->r > 0 ? push(pass, "LoRA h of experts", rows, linear->r, h_MR) : TT_OK;
 }
 
 /* The choice and the order of rows; the same for both directions. */
@@ -82,8 +58,8 @@ static tt_status push_kept(const struct tt_experts *experts, const struct tt_pas
     *saved = (struct saved){0};
     TT_TRY(push_choice(experts, pass, tokens, saved));
     TT_TRY(push(pass, "gate and up of experts", rows, experts->gate_up.out, &saved->gate_up_M2I));
-    TT_TRY(push_h(&experts->gate_up, pass, rows, &saved->h_gate_up_MR));
-    TT_TRY(push_h(&experts->down, pass, rows, &saved->h_down_MR));
+    TT_TRY(tt_expert_linear_push_h(&experts->gate_up, pass, rows, &saved->h_gate_up_MR));
+    TT_TRY(tt_expert_linear_push_h(&experts->down, pass, rows, &saved->h_down_MR));
     TT_TRY(tt_shared_expert_push(&experts->shared, pass, tokens, &saved->shared));
     if (!in->keep) return TT_OK;
     TT_TRY(tt_workspace_1d(pass->lent.workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
@@ -91,108 +67,6 @@ static tt_status push_kept(const struct tt_experts *experts, const struct tt_pas
     if (needs_input(experts))
         TT_TRY(push(pass, "kept input of experts", tokens, in->x_TD.dims[1], &saved->n_TD));
     return push(pass, "kept activation of experts", rows, experts->down.in, &saved->act_MI);
-}
-
-/* h = s x A^T, then y = x W^T + h B^T + bias. An empty y: h alone. */
-static tt_status linear_forward(const struct tt_expert_linear *linear, const struct tt_pass *pass,
-                                tt_tensor border_X1, tt_tensor x_MI, tt_tensor h_MR, tt_tensor y_MO)
-{
-    struct tt_grouped_gemm_args product = {.border_X1 = border_X1,
-                                           .x_MK = x_MI,
-                                           .w_XNK = linear->weight->value,
-                                           .bias_XN = tt_param_value(linear->bias),
-                                           .y_MN = y_MO};
-    if (linear->r > 0) {
-        struct tt_grouped_gemm_args narrow = {.border_X1 = border_X1,
-                                              .x_MK = x_MI,
-                                              .w_XNK = linear->lora_A->value,
-                                              .alpha = linear->scaling,
-                                              .y_MN = h_MR};
-        TT_TRY(tt_grouped_gemm(pass->lent.stream, &narrow));
-    }
-    if (linear->r > 0 && !pass->in.adapters_off) {
-        product.h_MR = h_MR;
-        product.b_XNR = linear->lora_B->value;
-    }
-    return tt_tensor_is_empty(y_MO) ? TT_OK : tt_grouped_gemm(pass->lent.stream, &product);
-}
-
-/* dh = s dy B, then dx = dy W + dh A. An empty dx: dh alone. */
-static tt_status linear_back(const struct tt_expert_linear *linear, const struct tt_pass *pass,
-                             tt_tensor border_X1, tt_tensor dy_MO, tt_tensor dh_MR, tt_tensor dx_MI)
-{
-    struct tt_grouped_gemm_args product = {.border_X1 = border_X1,
-                                           .x_MK = dy_MO,
-                                           .w_XNK = linear->weight->value,
-                                           .transposed = true,
-                                           .y_MN = dx_MI};
-    if (linear->r > 0) {
-        struct tt_grouped_gemm_args narrow = {.border_X1 = border_X1,
-                                              .x_MK = dy_MO,
-                                              .w_XNK = linear->lora_B->value,
-                                              .transposed = true,
-                                              .alpha = linear->scaling,
-                                              .y_MN = dh_MR};
-        TT_TRY(tt_grouped_gemm(pass->lent.stream, &narrow));
-        product.h_MR = dh_MR;
-        product.b_XNR = linear->lora_A->value;
-    }
-    return tt_tensor_is_empty(dx_MI) ? TT_OK : tt_grouped_gemm(pass->lent.stream, &product);
-}
-
-static tt_status add_gradient(const struct tt_pass *pass, tt_tensor border_X1, tt_tensor dy_MN,
-                              tt_tensor x_MK, const tt_param *param)
-{
-    struct tt_grouped_gradients_args args = {border_X1, dy_MN, x_MK, tt_param_grad(param)};
-    return tt_tensor_is_empty(args.dw_XNK) ? TT_OK : tt_grouped_gradients(pass->lent.stream, &args);
-}
-
-/* 1 for each row: the weight of a row that has one expert. */
-static tt_status push_ones(const struct tt_pass *pass, tt_tensor weights_TS, tt_tensor *ones_M1)
-{
-    static const struct tt_route_rule one = {.score = TT_ROUTE_SOFTMAX};
-    int64_t rows = weights_TS.dims[0] * weights_TS.dims[1];
-    tt_tensor wide_M1, id_M1;
-    TT_TRY(push(pass, "ones", rows, 1, ones_M1));
-    size_t mark = tt_workspace_mark(pass->lent.workspace);
-    TT_TRY(tt_workspace_2d(pass->lent.workspace, "wide ones", TT_F32, rows, 1, &wide_M1));
-    TT_TRY(tt_workspace_2d(pass->lent.workspace, "ids of ones", TT_I32, rows, 1, &id_M1));
-    struct tt_route_forward_args route = {.rule = one,
-                                          .logits_TX =
-                                              tt_tensor_2d(weights_TS.data, weights_TS.dtype, rows, 1),
-                                          .ids_TS = id_M1,
-                                          .weights_TS = wide_M1};
-    struct tt_cast_args cast = {.x = wide_M1, .y = *ones_M1};
-    TT_TRY(tt_route_forward(pass->lent.stream, &route));
-    TT_TRY(tt_cast(pass->lent.stream, &cast));
-    tt_workspace_release(pass->lent.workspace, mark);
-    return TT_OK;
-}
-
-static tt_status add_bias_gradient(const struct tt_pass *pass, const struct saved *saved, tt_tensor dy_MO,
-                                   const tt_param *bias)
-{
-    tt_tensor grad_XO = tt_param_grad(bias), ones_M1;
-    if (tt_tensor_is_empty(grad_XO)) return TT_OK;
-    size_t mark = tt_workspace_mark(pass->lent.workspace);
-    TT_TRY(push_ones(pass, saved->weights_TS, &ones_M1));
-    struct tt_grouped_gradients_args args = {
-        saved->border_X1, dy_MO, ones_M1,
-        tt_tensor_3d(grad_XO.data, grad_XO.dtype, grad_XO.dims[0], grad_XO.dims[1], 1)};
-    TT_TRY(tt_grouped_gradients(pass->lent.stream, &args));
-    tt_workspace_release(pass->lent.workspace, mark);
-    return TT_OK;
-}
-
-static tt_status linear_gradients(const struct tt_expert_linear *linear, const struct tt_pass *pass,
-                                  const struct saved *saved, tt_tensor x_MI, tt_tensor h_MR, tt_tensor dy_MO,
-                                  tt_tensor dh_MR)
-{
-    tt_tensor border_X1 = saved->border_X1;
-    TT_TRY(add_bias_gradient(pass, saved, dy_MO, linear->bias));
-    TT_TRY(add_gradient(pass, border_X1, dy_MO, x_MI, linear->weight));
-    TT_TRY(add_gradient(pass, border_X1, dh_MR, x_MI, linear->lora_A));
-    return add_gradient(pass, border_X1, dy_MO, h_MR, linear->lora_B);
 }
 
 static tt_status spread(const struct tt_pass *pass, const struct saved *saved, const char *name,
@@ -282,8 +156,8 @@ static tt_status run_first(const struct tt_experts *experts, const struct tt_pas
     TT_TRY(choose(experts, pass, saved, n_TD));
     TT_TRY(tt_shared_expert_first(&experts->shared, pass, &saved->shared, n_TD));
     TT_TRY(spread(pass, saved, "rows of experts", n_TD, &rows_MD));
-    TT_TRY(linear_forward(&experts->gate_up, pass, saved->border_X1, rows_MD, saved->h_gate_up_MR,
-                          saved->gate_up_M2I));
+    TT_TRY(tt_expert_linear_forward(&experts->gate_up, pass, saved->border_X1, rows_MD, saved->h_gate_up_MR,
+                                    saved->gate_up_M2I));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
@@ -303,7 +177,8 @@ static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
         tt_tensor act_MI, out_MD = {0};
         TT_TRY(push_activation(experts, pass, saved, false, &act_MI));
         if (!again) TT_TRY(push(pass, "output of experts", act_MI.dims[0], experts->down.out, &out_MD));
-        TT_TRY(linear_forward(&experts->down, pass, saved->border_X1, act_MI, saved->h_down_MR, out_MD));
+        TT_TRY(tt_expert_linear_forward(&experts->down, pass, saved->border_X1, act_MI, saved->h_down_MR,
+                                        out_MD));
         if (!again) TT_TRY(combine(experts, pass, in, saved, out_MD));
     }
     if (again) TT_TRY(tt_shared_expert_add(&experts->shared, pass, &saved->shared, in->y_TD));
@@ -363,14 +238,15 @@ static tt_status down_back(const struct tt_experts *experts, const struct tt_pas
     TT_TRY(push(pass, "gradient of the activation of experts", rows, width, &dact_MI));
     size_t scratch = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(spread(pass, saved, "gradient of the output of experts", dout_TD, &dy_MD));
-    TT_TRY(push_h(down, pass, rows, &dh_MR));
-    TT_TRY(linear_back(down, pass, saved->border_X1, dy_MD, dh_MR, dact_MI));
+    TT_TRY(tt_expert_linear_push_h(down, pass, rows, &dh_MR));
+    TT_TRY(tt_expert_linear_back(down, pass, saved->border_X1, dy_MD, dh_MR, dact_MI));
     TT_TRY(weigh(pass, saved, act_MI, dact_MI, dweights_TS));
     TT_TRY(weigh_bias(experts, pass, saved, dy_MD, dweights_TS));
-    if (linear_trains(down)) {
+    if (tt_expert_linear_trains(down)) {
         TT_TRY(weigh(pass, saved, (tt_tensor){0}, dy_MD, (tt_tensor){0}));
         if (down->r > 0) TT_TRY(weigh(pass, saved, (tt_tensor){0}, dh_MR, (tt_tensor){0}));
-        TT_TRY(linear_gradients(down, pass, saved, act_MI, saved->h_down_MR, dy_MD, dh_MR));
+        TT_TRY(
+            tt_expert_linear_gradients(down, pass, saved->border_X1, act_MI, saved->h_down_MR, dy_MD, dh_MR));
     }
     tt_workspace_release(pass->lent.workspace, scratch);
     tt_tensor gate_MI = gate_of(experts, saved), up_MI = up_of(experts, saved);
@@ -394,13 +270,13 @@ static tt_status first_back(const struct tt_experts *experts, const struct tt_pa
     bool wanted = !tt_tensor_is_empty(dn_TD);
     int64_t rows = saved->slot_M.dims[0];
     tt_tensor dh_MR, rows_MD = {0};
-    TT_TRY(push_h(gate_up, pass, rows, &dh_MR));
+    TT_TRY(tt_expert_linear_push_h(gate_up, pass, rows, &dh_MR));
     if (wanted) TT_TRY(push(pass, "gradient of the rows of experts", rows, gate_up->in, &rows_MD));
-    TT_TRY(linear_back(gate_up, pass, saved->border_X1, saved->gate_up_M2I, dh_MR, rows_MD));
+    TT_TRY(tt_expert_linear_back(gate_up, pass, saved->border_X1, saved->gate_up_M2I, dh_MR, rows_MD));
     struct tt_combine_rows_args args = {.x_MD = rows_MD, .place_TS = saved->place_TS, .y_TD = dn_TD};
     if (wanted) TT_TRY(tt_combine_rows(pass->lent.stream, &args));
     tt_tensor x_MD = {0};
-    if (linear_needs_x(gate_up)) {
+    if (tt_expert_linear_needs_x(gate_up)) {
         struct tt_spread_rows_args again = {.x_TD = n_TD, .slot_M = saved->slot_M, .y_MD = rows_MD};
         if (wanted)
             TT_TRY(tt_spread_rows(pass->lent.stream, &again));
@@ -408,7 +284,8 @@ static tt_status first_back(const struct tt_experts *experts, const struct tt_pa
             TT_TRY(spread(pass, saved, "rows of experts", n_TD, &rows_MD));
         x_MD = rows_MD;
     }
-    TT_TRY(linear_gradients(gate_up, pass, saved, x_MD, saved->h_gate_up_MR, saved->gate_up_M2I, dh_MR));
+    TT_TRY(tt_expert_linear_gradients(gate_up, pass, saved->border_X1, x_MD, saved->h_gate_up_MR,
+                                      saved->gate_up_M2I, dh_MR));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
@@ -479,13 +356,9 @@ static tt_status visit_linears(const struct tt_half *half, tt_linear_visit *visi
 {
     const struct tt_experts *experts = half->impl;
     TT_TRY(tt_linear_group_visit(&experts->router, visit, context));
+    TT_TRY(tt_expert_linear_visit(&experts->gate_up, visit, context));
+    TT_TRY(tt_expert_linear_visit(&experts->down, visit, context));
     return tt_shared_expert_visit(&experts->shared, visit, context);
-}
-
-double tt_expert_linear_flops(const struct tt_expert_linear *linear, int64_t slots, bool full)
-{
-    double each = (full || linear->weight->trainable ? 6.0 : 4.0) * (double)linear->in * (double)linear->out;
-    return (double)slots * (each + 6.0 * (double)linear->r * (double)(linear->in + linear->out));
 }
 
 static double flops(const struct tt_half *half, double length, bool full)

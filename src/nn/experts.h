@@ -19,16 +19,8 @@
 #define TT_NN_EXPERTS_H
 
 #include "backend/ops/route.h"
+#include "nn/expert_linear.h"
 #include "nn/shared_expert.h"
-
-/* A linear of every expert: parameters with the expert as their first dimension. */
-struct tt_expert_linear {
-    tt_param *weight;          /* [X, out, in] */
-    tt_param *bias;            /* [X, out]; NULL: none */
-    tt_param *lora_A, *lora_B; /* [X, r, in], [X, out, r]; NULL: no adapter */
-    int64_t experts, in, out, r;
-    float scaling;
-};
 
 struct tt_experts {
     struct tt_norm norm;
@@ -43,8 +35,5 @@ struct tt_experts {
     enum tt_activation activation;
     struct tt_shared_expert shared;
 };
-
-/* Training FLOPs a token, as tt_linear_group_flops: of the S experts that it has. */
-double tt_expert_linear_flops(const struct tt_expert_linear *linear, int64_t slots, bool full);
 
 #endif

@@ -42,6 +42,7 @@ struct tt_linear {
     tt_param *bias; /* NULL: none */
     tt_param *lora_A, *lora_B;
     int64_t in, out, r;
+    int64_t experts; /* 0; else this only shows a linear of experts (nn/expert_linear.h) to a visitor */
     float scaling;
     double dropout; /* on the input of A, in training passes */
 };

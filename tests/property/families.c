@@ -15,62 +15,69 @@
 
 enum { STEPS = 3 };
 
+#define BOTH "[\"mlp.experts.gate_up_proj\",\"mlp.experts.down_proj\"]"
+
 /* A tiny model below tests/golden. Losses of the slow ones feel rounding at a higher rate. */
 static const struct row {
     const struct tt_model_family *family;
     const char *part; /* the class of the folder; NULL: a text model alone */
     const char *folder, *rate;
+    const char *experts; /* NULL, or parameters of experts that are adapted too */
 } rows[] = {
-    {&tt_family_llama, NULL, "llama3", "0.005"},
-    {&tt_family_mistral, NULL, "mistral", "0.005"},
-    {&tt_family_qwen2, NULL, "qwen2", "0.005"},
-    {&tt_family_qwen3, NULL, "qwen3", "0.005"},
-    {&tt_family_smollm3, NULL, "smollm3", "0.005"},
-    {&tt_family_phi3, NULL, "phi3", "0.005"},
-    {&tt_family_gemma3, NULL, "gemma3", "0.001"},
-    {&tt_family_gemma2, NULL, "gemma2", "0.001"},
-    {&tt_family_gemma4, NULL, "dense/gemma4_text", "0.005"},
-    {&tt_family_gemma4, NULL, "dense/gemma4_e", "0.0002"},
-    {&tt_family_qwen3_moe, NULL, "dense/qwen3_moe", "0.002"},
-    {&tt_family_mixtral, NULL, "dense/mixtral", "0.002"},
-    {&tt_family_olmoe, NULL, "dense/olmoe", "0.002"},
-    {&tt_family_seed_oss, NULL, "dense/seed_oss", "0.005"},
-    {&tt_family_ernie4_5, NULL, "dense/ernie4_5", "0.005"},
-    {&tt_family_granite, NULL, "dense/granite", "0.005"},
-    {&tt_family_glm4, NULL, "dense/glm4", "0.005"},
-    {&tt_family_olmo2, NULL, "dense/olmo2", "0.005"},
-    {&tt_family_olmo3, NULL, "dense/olmo3", "0.005"},
-    {&tt_family_exaone4, NULL, "dense/exaone4", "0.005"},
-    {&tt_family_hunyuan_v1_dense, NULL, "dense/hunyuan_v1_dense", "0.005"},
-    {&tt_family_ministral, NULL, "dense/ministral", "0.005"},
-    {&tt_family_ministral3, NULL, "dense/ministral3", "0.005"},
-    {&tt_family_cohere2, NULL, "dense/cohere2", "0.005"},
-    {&tt_family_qwen3_5, NULL, "dense/qwen3_5_text", "0.001"},
-    {&tt_family_granitemoehybrid, NULL, "dense/granitemoehybrid", "0.001"},
-    {&tt_family_qwen3_next, NULL, "dense/qwen3_next", "0.001"},
-    {&tt_family_nemotron_h, NULL, "dense/nemotron_h", "0.001"},
-    {&tt_family_lfm2, NULL, "dense/lfm2", "0.005"},
-    {&tt_family_granitemoehybrid, NULL, "dense/granite4_moe", "0.001"},
-    {&tt_family_deepseek_v3, NULL, "dense/deepseek_v3", "0.005"},
-    {&tt_family_glm4_moe_lite, NULL, "dense/glm4_moe_lite", "0.005"},
-    {&tt_family_youtu, NULL, "dense/youtu", "0.001"},
-    {&tt_family_qwen2_moe, NULL, "dense/qwen2_moe", "0.002"},
-    {&tt_family_qwen3_5_moe, NULL, "dense/qwen3_5_moe_text", "0.001"},
-    {&tt_family_glm4_moe, NULL, "dense/glm4_moe", "0.002"},
-    {&tt_family_gpt_oss, NULL, "dense/gpt_oss", "0.001"},
-    {&tt_family_minimax_m2, NULL, "dense/minimax_m2", "0.002"},
-    {&tt_family_qwen3_5_moe, "qwen3_5_moe", "vision/qwen3_5_moe", "0.001"},
-    {&tt_family_gemma3, "gemma3", "vision/gemma3", "0.001"},
-    {&tt_family_gemma4, "gemma4", "vision/gemma4", "0.001"},
-    {&tt_family_mistral, "mistral3", "vision/mistral3", "0.005"},
-    {&tt_family_ministral3, "mistral3", "vision/ministral3", "0.005"},
-    {&tt_family_mistral4, "mistral3", "vision/mistral4", "0.005"},
-    {&tt_family_qwen2_5_vl, "qwen2_5_vl", "vision/qwen2_5_vl", "0.005"},
-    {&tt_family_qwen3_vl, "qwen3_vl", "vision/qwen3_vl", "0.005"},
-    {&tt_family_qwen3_5, "qwen3_5", "vision/qwen3_5", "0.001"},
-    {&tt_family_lfm2, "lfm2_vl", "vision/lfm2_vl", "0.005"},
-    {&tt_family_llama, "smolvlm", "vision/smolvlm", "0.005"},
-    {&tt_family_muse_glimmer, "muse_glimmer", "vision/muse_glimmer", "0.005"},
+    {&tt_family_llama, NULL, "llama3", "0.005", NULL},
+    {&tt_family_mistral, NULL, "mistral", "0.005", NULL},
+    {&tt_family_qwen2, NULL, "qwen2", "0.005", NULL},
+    {&tt_family_qwen3, NULL, "qwen3", "0.005", NULL},
+    {&tt_family_smollm3, NULL, "smollm3", "0.005", NULL},
+    {&tt_family_phi3, NULL, "phi3", "0.005", NULL},
+    {&tt_family_gemma3, NULL, "gemma3", "0.001", NULL},
+    {&tt_family_gemma2, NULL, "gemma2", "0.001", NULL},
+    {&tt_family_gemma4, NULL, "dense/gemma4_text", "0.005", NULL},
+    {&tt_family_gemma4, NULL, "dense/gemma4_e", "0.0002", NULL},
+    {&tt_family_qwen3_moe, NULL, "dense/qwen3_moe", "0.002", NULL},
+    {&tt_family_qwen3_moe, NULL, "dense/qwen3_moe", "0.002", BOTH},
+    {&tt_family_mixtral, NULL, "dense/mixtral", "0.002", NULL},
+    {&tt_family_olmoe, NULL, "dense/olmoe", "0.002", NULL},
+    {&tt_family_seed_oss, NULL, "dense/seed_oss", "0.005", NULL},
+    {&tt_family_ernie4_5, NULL, "dense/ernie4_5", "0.005", NULL},
+    {&tt_family_granite, NULL, "dense/granite", "0.005", NULL},
+    {&tt_family_glm4, NULL, "dense/glm4", "0.005", NULL},
+    {&tt_family_olmo2, NULL, "dense/olmo2", "0.005", NULL},
+    {&tt_family_olmo3, NULL, "dense/olmo3", "0.005", NULL},
+    {&tt_family_exaone4, NULL, "dense/exaone4", "0.005", NULL},
+    {&tt_family_hunyuan_v1_dense, NULL, "dense/hunyuan_v1_dense", "0.005", NULL},
+    {&tt_family_ministral, NULL, "dense/ministral", "0.005", NULL},
+    {&tt_family_ministral3, NULL, "dense/ministral3", "0.005", NULL},
+    {&tt_family_cohere2, NULL, "dense/cohere2", "0.005", NULL},
+    {&tt_family_qwen3_5, NULL, "dense/qwen3_5_text", "0.001", NULL},
+    {&tt_family_granitemoehybrid, NULL, "dense/granitemoehybrid", "0.001", NULL},
+    {&tt_family_qwen3_next, NULL, "dense/qwen3_next", "0.001", NULL},
+    {&tt_family_nemotron_h, NULL, "dense/nemotron_h", "0.001", NULL},
+    {&tt_family_nemotron_h, NULL, "dense/nemotron_h", "0.001", "[\"experts.up_proj\"]"},
+    {&tt_family_lfm2, NULL, "dense/lfm2", "0.005", NULL},
+    {&tt_family_granitemoehybrid, NULL, "dense/granite4_moe", "0.001", NULL},
+    {&tt_family_deepseek_v3, NULL, "dense/deepseek_v3", "0.005", NULL},
+    {&tt_family_glm4_moe_lite, NULL, "dense/glm4_moe_lite", "0.005", NULL},
+    {&tt_family_youtu, NULL, "dense/youtu", "0.001", NULL},
+    {&tt_family_qwen2_moe, NULL, "dense/qwen2_moe", "0.002", NULL},
+    {&tt_family_qwen3_5_moe, NULL, "dense/qwen3_5_moe_text", "0.001", NULL},
+    {&tt_family_glm4_moe, NULL, "dense/glm4_moe", "0.002", NULL},
+    {&tt_family_gpt_oss, NULL, "dense/gpt_oss", "0.001", NULL},
+    {&tt_family_gpt_oss, NULL, "dense/gpt_oss", "0.001", BOTH},
+    {&tt_family_minimax_m2, NULL, "dense/minimax_m2", "0.002", NULL},
+    {&tt_family_qwen3_5_moe, "qwen3_5_moe", "vision/qwen3_5_moe", "0.001", NULL},
+    {&tt_family_gemma3, "gemma3", "vision/gemma3", "0.001", NULL},
+    {&tt_family_gemma4, "gemma4", "vision/gemma4", "0.001", NULL},
+    {&tt_family_mistral, "mistral3", "vision/mistral3", "0.005", NULL},
+    {&tt_family_ministral3, "mistral3", "vision/ministral3", "0.005", NULL},
+    {&tt_family_mistral4, "mistral3", "vision/mistral4", "0.005", NULL},
+    {&tt_family_mistral4, "mistral3", "vision/mistral4", "0.005", "[\"experts.down_proj\"]"},
+    {&tt_family_qwen2_5_vl, "qwen2_5_vl", "vision/qwen2_5_vl", "0.005", NULL},
+    {&tt_family_qwen3_vl, "qwen3_vl", "vision/qwen3_vl", "0.005", NULL},
+    {&tt_family_qwen3_5, "qwen3_5", "vision/qwen3_5", "0.001", NULL},
+    {&tt_family_lfm2, "lfm2_vl", "vision/lfm2_vl", "0.005", NULL},
+    {&tt_family_llama, "smolvlm", "vision/smolvlm", "0.005", NULL},
+    {&tt_family_muse_glimmer, "muse_glimmer", "vision/muse_glimmer", "0.005", NULL},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -121,7 +128,9 @@ static void run(const struct row *row, const char *output, const char *words, co
     snprintf(path, sizeof path, "%s/golden/%s/train.jsonl", TT_TEST_ROOT, dense ? "dense" : row->folder);
     test_words_pair(&settings, "dataset_name", path);
     test_words_add(&settings, "bf16 false max_steps 3 logging_steps 1 save_strategy no threads 1 lora_r 4 "
-                              "lora_target_modules all-linear lora_dropout 0.1");
+                              "lora_target_modules all-linear");
+    test_words_pair(&settings, "lora_dropout", row->experts != NULL ? "0" : "0.1");
+    if (row->experts != NULL) test_words_pair(&settings, "target_parameters", row->experts);
     test_words_pair(&settings, "learning_rate", row->rate);
     test_words_add(&settings, words);
     test_words_add(&settings, more);

@@ -81,7 +81,6 @@ static void unsupported_values_are_refused(void **state)
         {"{\"peft_type\": \"LORA\", \"lora_bias\": true}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"layer_replication\": [[0, 2]]}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"trainable_token_indices\": [1]}", TT_ERR_UNSUPPORTED},
-        {"{\"peft_type\": \"LORA\", \"target_parameters\": [\"x\"]}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"task_type\": \"TOKEN_CLS\"}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"init_lora_weights\": \"pissa\"}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"init_lora_weights\": 3}", TT_ERR_UNSUPPORTED},
@@ -240,6 +239,124 @@ static void linears_that_peft_leaves_out(void **state)
     }
 }
 
+static tt_status create_from(const char *folder, const struct tt_lora_config *lora, struct tt_model **model)
+{
+    char path[512];
+    struct tt_model_facts facts;
+    struct tt_model_options options = {.compute_dtype = TT_F32, .lora = *lora};
+    options.lora.enabled = true;
+    if (options.lora.r == 0) options.lora.r = 4;
+    options.lora.alpha = 8;
+    (void)snprintf(path, sizeof path, TT_TEST_ROOT "/golden/%s/model", folder);
+    tt_runner_read_config(path, NULL, &facts);
+    return tt_model_create(&facts, &options, model);
+}
+
+static void parameters_that_cannot_be_adapted(void **state)
+{
+    static const struct {
+        const char *folder;
+        struct tt_lora_config lora;
+        tt_status status;
+        const char *word, *hint;
+    } cases[] = {
+        {"dense/qwen3_moe",
+         {.target_parameters = "[\"experts.gate_up_proj\"]", .dropout = 0.1},
+         TT_ERR_USAGE,
+         "lora_dropout is 0.1, and adapters of parameters ('model.layers.0.mlp.experts.gate_up_proj') have "
+         "none",
+         "set lora_dropout: 0 with target_parameters"},
+        {"dense/qwen3_moe",
+         {.target_parameters = "[\"experts.down_proj\", \"experts.up_proj\"]"},
+         TT_ERR_USAGE,
+         "'experts.up_proj' matches no parameter of experts",
+         "mlp.experts.gate_up_proj and mlp.experts.down_proj"},
+        {"dense/nemotron_h",
+         {.target_parameters = "[\"q_proj.weight\"]"},
+         TT_ERR_USAGE,
+         "'q_proj.weight' matches no parameter of experts",
+         "mixer.experts.up_proj and mixer.experts.down_proj"},
+        {"qwen3",
+         {.target_parameters = "[\"down_proj\"]"},
+         TT_ERR_USAGE,
+         "'down_proj' matches no parameter of experts",
+         "the model has no experts"},
+        {"dense/mixtral",
+         {.target_parameters = ".*down_proj"},
+         TT_ERR_USAGE,
+         "target_parameters must be a list of names",
+         ""},
+        {"dense/mixtral",
+         {.target_parameters = "[\"down_proj\"]", .modules_to_save = "[\"experts\"]"},
+         TT_ERR_USAGE,
+         "'model.layers.0.mlp.experts.down_proj' matches both target_parameters and modules_to_save",
+         ""},
+        {"dense/mixtral",
+         {.target_parameters = "[\"down_proj\"]", .swapped = true},
+         TT_ERR_UNSUPPORTED,
+         "adapted as PEFT did before version 0.19",
+         "merge_and_unload"},
+        {"dense/gpt_oss",
+         {.target_parameters = "[\"gate_up_proj\"]", .swapped = true},
+         TT_ERR_UNSUPPORTED,
+         "adapts 'model.layers.0.mlp.experts.gate_up_proj' and not 'model.layers.0.mlp.experts.down_proj'",
+         "name both"},
+        {"dense/gpt_oss",
+         {.target_parameters = "[\"down_proj\"]", .bias = TT_LORA_BIAS_ALL},
+         TT_ERR_UNSUPPORTED,
+         "bias all: ",
+         "leave bias out"},
+        {"dense/glm4_moe", {.r = 0}, TT_ERR_USAGE, "no default for target_modules", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tt_model *model = NULL;
+        tt_status status = create_from(cases[i].folder, &cases[i].lora, &model);
+        const struct tt_error *error = tt_error_last();
+        if (status != cases[i].status) fail_msg("case %zu: %s", i, tt_status_name(status));
+        if (strstr(error->message, cases[i].word) == NULL) fail_msg("case %zu: %s", i, error->message);
+        if (strstr(error->hint, cases[i].hint) == NULL) fail_msg("case %zu: %s", i, error->hint);
+    }
+}
+
+/* An adapter's empty list of modules is not the family's default; none at all is, where there is one. */
+static void modules_beside_parameters(void **state)
+{
+    static const struct {
+        const char *folder, *text;
+        int adapted;
+        bool swapped;
+    } cases[] = {
+        {"dense/mixtral", "\"target_modules\": [], \"target_parameters\": [\"down_proj\"]", 2, false},
+        {"dense/nemotron_h", "\"target_modules\": null, \"target_parameters\": [\"down_proj\"]", 5, false},
+        {"dense/nemotron_h", "\"target_modules\": [], \"target_parameters\": [\"up_proj\"]", 1, false},
+        {"dense/glm4_moe", "\"target_parameters\": [\"down_proj\", \"gate_up_proj\"]", 2, false},
+        {"dense/glm4_moe",
+         "\"target_modules\": [\"o_proj\"], \"peft_version\": \"0.19.1\", \"target_parameters\": "
+         "[\"down_proj\"]",
+         3, false},
+        {"dense/gpt_oss", "\"peft_version\": \"0.18.0\", \"target_parameters\": [\"down_proj\"]", 2, true},
+        {"dense/qwen3_moe", "\"target_modules\": [\"o_proj\"], \"target_parameters\": []", 2, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[256];
+        struct tt_arena arena = {0};
+        struct tt_lora_config lora;
+        struct tt_model *model = NULL;
+        int adapted = 0;
+        (void)snprintf(text, sizeof text, "{\"peft_type\": \"LORA\", %s}", cases[i].text);
+        assert_int_equal(parse(text, &arena, &lora), TT_OK);
+        assert_int_equal(lora.swapped, cases[i].swapped);
+        if (create_from(cases[i].folder, &lora, &model) != TT_OK)
+            fail_msg("case %zu: %s", i, tt_error_last()->message);
+        for (size_t m = 0; m < model->modules.count; m++) adapted += model->modules.items[m].adapted;
+        if (adapted != cases[i].adapted) fail_msg("case %zu: %d are adapted", i, adapted);
+        tt_model_destroy(model);
+        tt_arena_deinit(&arena);
+    }
+}
+
 /* What TRL and PEFT take for the same selection: the number of linears of a layer with an adapter. */
 static void spellings_of_targets(void **state)
 {
@@ -372,6 +489,8 @@ int main(void)
         cmocka_unit_test(tensor_names),
         cmocka_unit_test(order_of_patterns_survives_sorting),
         cmocka_unit_test(mistakes_of_the_user),
+        cmocka_unit_test(parameters_that_cannot_be_adapted),
+        cmocka_unit_test(modules_beside_parameters),
         cmocka_unit_test(linears_that_peft_leaves_out),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(saved_modules_of_several_adapters),

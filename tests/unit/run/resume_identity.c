@@ -216,6 +216,7 @@ static const struct change language[] = {
     {"use_rslora", "true", NULL, NULL},
     {"ensure_weight_tying", "true", NULL, NULL},
     {"lora_target_modules", "o_proj", NULL, NULL},
+    {"target_parameters", "[\"experts.down_proj\"]", NULL, NULL},
     {"exclude_modules", "o_proj", NULL, NULL},
     {"lora_modules_to_save", "lm_head", "modules_to_save", NULL},
     {"layers_to_transform", "[1]", NULL, NULL},

@@ -1,0 +1,210 @@
+#include "nn/expert_linear.h"
+
+#include "backend/ops/elementwise.h"
+#include "backend/ops/grouped_gemm.h"
+#include "backend/ops/route.h"
+#include "backend/ops/transpose.h"
+
+static bool trains_param(const tt_param *param)
+{
+    return param != NULL && param->trainable;
+}
+
+bool tt_expert_linear_trains(const struct tt_expert_linear *linear)
+{
+    return trains_param(linear->weight) || trains_param(linear->bias) || trains_param(linear->lora_A) ||
+           trains_param(linear->lora_B);
+}
+
+bool tt_expert_linear_needs_x(const struct tt_expert_linear *linear)
+{
+    return trains_param(linear->weight) || trains_param(linear->lora_A);
+}
+
+tt_status tt_expert_linear_push_h(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                  int64_t rows, tt_tensor *h_MR)
+{
+    *h_MR = (tt_tensor){0};
+    if (linear->r == 0) return TT_OK;
+    return tt_workspace_2d(pass->lent.workspace, "LoRA h of experts", pass->in.compute_dtype, rows, linear->r,
+                           h_MR);
+}
+
+/* ---- A and B by expert ---- */
+
+/* The same numbers as [X, R, I]. */
+static tt_tensor view_A(const struct tt_expert_linear *linear, tt_tensor a)
+{
+    if (tt_tensor_is_empty(a)) return a;
+    return tt_tensor_3d(a.data, a.dtype, linear->experts, linear->r, linear->in);
+}
+
+/* B or its gradient as a matrix with a column for each expert. */
+static tt_tensor view_B(const struct tt_expert_linear *linear, tt_tensor b)
+{
+    return tt_tensor_2d(b.data, b.dtype, linear->out * linear->r, linear->experts);
+}
+
+/* Scratch [X, O, R], also as the matrix with a row for each expert. */
+static tt_status push_B(const struct tt_expert_linear *linear, const struct tt_pass *pass, tt_dtype dtype,
+                        tt_tensor *by_row, tt_tensor *b_XOR)
+{
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "LoRA B by expert", dtype, linear->experts,
+                           linear->out * linear->r, by_row));
+    *b_XOR = tt_tensor_3d(by_row->data, dtype, linear->experts, linear->out, linear->r);
+    return TT_OK;
+}
+
+static tt_status copy_B(const struct tt_expert_linear *linear, const struct tt_pass *pass, tt_tensor *b_XOR)
+{
+    tt_tensor b = linear->lora_B->value, by_row;
+    TT_TRY(push_B(linear, pass, b.dtype, &by_row, b_XOR));
+    struct tt_transpose_args args = {.x_MN = view_B(linear, b), .y_NM = by_row};
+    return tt_transpose(pass->lent.stream, &args);
+}
+
+/* ---- Products ---- */
+
+static tt_status push_adapter(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                              tt_tensor h_MR, struct tt_grouped_gemm_args *product)
+{
+    if (linear->r == 0 || pass->in.adapters_off) return TT_OK;
+    product->h_MR = h_MR;
+    return copy_B(linear, pass, &product->b_XNR);
+}
+
+tt_status tt_expert_linear_forward(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                   tt_tensor border_X1, tt_tensor x_MI, tt_tensor h_MR, tt_tensor y_MO)
+{
+    struct tt_grouped_gemm_args product = {.border_X1 = border_X1,
+                                           .x_MK = x_MI,
+                                           .w_XNK = linear->weight->value,
+                                           .bias_XN = tt_param_value(linear->bias),
+                                           .y_MN = y_MO};
+    if (linear->r > 0) {
+        struct tt_grouped_gemm_args narrow = {.border_X1 = border_X1,
+                                              .x_MK = x_MI,
+                                              .w_XNK = view_A(linear, linear->lora_A->value),
+                                              .alpha = linear->scaling,
+                                              .y_MN = h_MR};
+        TT_TRY(tt_grouped_gemm(pass->lent.stream, &narrow));
+    }
+    if (tt_tensor_is_empty(y_MO)) return TT_OK;
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(push_adapter(linear, pass, h_MR, &product));
+    TT_TRY(tt_grouped_gemm(pass->lent.stream, &product));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
+tt_status tt_expert_linear_back(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                tt_tensor border_X1, tt_tensor dy_MO, tt_tensor dh_MR, tt_tensor dx_MI)
+{
+    struct tt_grouped_gemm_args product = {.border_X1 = border_X1,
+                                           .x_MK = dy_MO,
+                                           .w_XNK = linear->weight->value,
+                                           .transposed = true,
+                                           .y_MN = dx_MI};
+    if (linear->r > 0) {
+        size_t mark = tt_workspace_mark(pass->lent.workspace);
+        struct tt_grouped_gemm_args narrow = {.border_X1 = border_X1,
+                                              .x_MK = dy_MO,
+                                              .transposed = true,
+                                              .alpha = linear->scaling,
+                                              .y_MN = dh_MR};
+        TT_TRY(copy_B(linear, pass, &narrow.w_XNK));
+        TT_TRY(tt_grouped_gemm(pass->lent.stream, &narrow));
+        tt_workspace_release(pass->lent.workspace, mark);
+        product.h_MR = dh_MR;
+        product.b_XNR = view_A(linear, linear->lora_A->value);
+    }
+    return tt_tensor_is_empty(dx_MI) ? TT_OK : tt_grouped_gemm(pass->lent.stream, &product);
+}
+
+/* ---- Gradients ---- */
+
+static tt_status add_gradient(const struct tt_pass *pass, tt_tensor border_X1, tt_tensor dy_MN,
+                              tt_tensor x_MK, tt_tensor dw_XNK)
+{
+    struct tt_grouped_gradients_args args = {border_X1, dy_MN, x_MK, dw_XNK};
+    return tt_tensor_is_empty(dw_XNK) ? TT_OK : tt_grouped_gradients(pass->lent.stream, &args);
+}
+
+static tt_status add_gradient_of_B(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                   tt_tensor border_X1, tt_tensor dy_MO, tt_tensor h_MR)
+{
+    tt_tensor grad = tt_param_grad(linear->lora_B), by_row, db_XOR;
+    if (tt_tensor_is_empty(grad)) return TT_OK;
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(push_B(linear, pass, grad.dtype, &by_row, &db_XOR));
+    TT_TRY(tt_fill_zero(pass->lent.stream, by_row.data, tt_tensor_bytes(by_row)));
+    TT_TRY(add_gradient(pass, border_X1, dy_MO, h_MR, db_XOR));
+    struct tt_transpose_args args = {.x_MN = by_row, .y_NM = view_B(linear, grad), .accumulate = true};
+    TT_TRY(tt_transpose(pass->lent.stream, &args));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
+/* 1 for each row: the weight of a row that has one expert. */
+static tt_status push_ones(const struct tt_pass *pass, int64_t rows, tt_tensor *ones_M1)
+{
+    static const struct tt_route_rule one = {.score = TT_ROUTE_SOFTMAX};
+    struct tt_workspace *workspace = pass->lent.workspace;
+    tt_tensor zeros_M1, wide_M1, id_M1;
+    TT_TRY(tt_workspace_2d(workspace, "ones", pass->in.compute_dtype, rows, 1, ones_M1));
+    size_t mark = tt_workspace_mark(workspace);
+    TT_TRY(tt_workspace_2d(workspace, "logits of ones", TT_F32, rows, 1, &zeros_M1));
+    TT_TRY(tt_workspace_2d(workspace, "wide ones", TT_F32, rows, 1, &wide_M1));
+    TT_TRY(tt_workspace_2d(workspace, "ids of ones", TT_I32, rows, 1, &id_M1));
+    struct tt_route_forward_args route = {
+        .rule = one, .logits_TX = zeros_M1, .ids_TS = id_M1, .weights_TS = wide_M1};
+    struct tt_cast_args cast = {.x = wide_M1, .y = *ones_M1};
+    TT_TRY(tt_fill_zero(pass->lent.stream, zeros_M1.data, tt_tensor_bytes(zeros_M1)));
+    TT_TRY(tt_route_forward(pass->lent.stream, &route));
+    TT_TRY(tt_cast(pass->lent.stream, &cast));
+    tt_workspace_release(workspace, mark);
+    return TT_OK;
+}
+
+static tt_status add_bias_gradient(const struct tt_pass *pass, tt_tensor border_X1, tt_tensor dy_MO,
+                                   const tt_param *bias)
+{
+    tt_tensor grad_XO = tt_param_grad(bias), ones_M1;
+    if (tt_tensor_is_empty(grad_XO)) return TT_OK;
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(push_ones(pass, dy_MO.dims[0], &ones_M1));
+    TT_TRY(add_gradient(pass, border_X1, dy_MO, ones_M1,
+                        tt_tensor_3d(grad_XO.data, grad_XO.dtype, grad_XO.dims[0], grad_XO.dims[1], 1)));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
+tt_status tt_expert_linear_gradients(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                     tt_tensor border_X1, tt_tensor x_MI, tt_tensor h_MR, tt_tensor dy_MO,
+                                     tt_tensor dh_MR)
+{
+    TT_TRY(add_bias_gradient(pass, border_X1, dy_MO, linear->bias));
+    TT_TRY(add_gradient(pass, border_X1, dy_MO, x_MI, tt_param_grad(linear->weight)));
+    TT_TRY(add_gradient(pass, border_X1, dh_MR, x_MI, view_A(linear, tt_param_grad(linear->lora_A))));
+    return add_gradient_of_B(linear, pass, border_X1, dy_MO, h_MR);
+}
+
+tt_status tt_expert_linear_visit(const struct tt_expert_linear *linear, tt_linear_visit *visit, void *context)
+{
+    const struct tt_linear shown = {.weight = linear->weight,
+                                    .bias = linear->bias,
+                                    .lora_A = linear->lora_A,
+                                    .lora_B = linear->lora_B,
+                                    .in = linear->in,
+                                    .out = linear->out,
+                                    .r = linear->r,
+                                    .experts = linear->experts,
+                                    .scaling = linear->scaling};
+    return visit(context, &shown);
+}
+
+double tt_expert_linear_flops(const struct tt_expert_linear *linear, int64_t slots, bool full)
+{
+    double each = (full || linear->weight->trainable ? 6.0 : 4.0) * (double)linear->in * (double)linear->out;
+    return (double)slots * (each + 6.0 * (double)linear->r * (double)(linear->in + linear->out));
+}

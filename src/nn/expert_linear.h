@@ -1,0 +1,47 @@
+/* A linear of every expert of a mixture (nn/experts.h), y = x W_e^T (+ bias_e) + s (x A_e^T) B_e^T for the rows of
+ * expert e, which `border` has (ops/expert_rows.h).
+ *
+ * Letters: X experts, M rows, I inputs, O outputs, R rank of the adapter.
+ *
+ * A and B are as PEFT's adapters of a parameter have them (peft/tuners/lora/layer.py, ParamWrapper): A [X R, I] with
+ * row e R + j, B [O, R X] with column j X + e. Products read B by expert, [X, O, R], from a copy that each makes in
+ * scratch; the gradient goes the other way. */
+#ifndef TT_NN_EXPERT_LINEAR_H
+#define TT_NN_EXPERT_LINEAR_H
+
+#include "nn/linear.h"
+
+struct tt_expert_linear {
+    tt_param *weight;          /* [X, O, I] */
+    tt_param *bias;            /* [X, O]; NULL: none */
+    tt_param *lora_A, *lora_B; /* NULL: no adapter, and r is 0 */
+    int64_t experts, in, out, r;
+    float scaling;
+};
+
+bool tt_expert_linear_trains(const struct tt_expert_linear *linear);
+/* Whether the gradients of its parameters read its input. */
+bool tt_expert_linear_needs_x(const struct tt_expert_linear *linear);
+/* Pushes h_MR or dh_MR in the compute type; empty without an adapter. */
+TT_MUST_USE tt_status tt_expert_linear_push_h(const struct tt_expert_linear *linear,
+                                              const struct tt_pass *pass, int64_t rows, tt_tensor *h_MR);
+/* h = s x A^T, y. An empty y: h alone. */
+TT_MUST_USE tt_status tt_expert_linear_forward(const struct tt_expert_linear *linear,
+                                               const struct tt_pass *pass, tt_tensor border_X1,
+                                               tt_tensor x_MI, tt_tensor h_MR, tt_tensor y_MO);
+/* dh = s dy B, dx = dy W + dh A. An empty dx: dh alone. */
+TT_MUST_USE tt_status tt_expert_linear_back(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                            tt_tensor border_X1, tt_tensor dy_MO, tt_tensor dh_MR,
+                                            tt_tensor dx_MI);
+/* Adds to the gradients of what trains. x_MI may be empty where tt_expert_linear_needs_x is false. */
+TT_MUST_USE tt_status tt_expert_linear_gradients(const struct tt_expert_linear *linear,
+                                                 const struct tt_pass *pass, tt_tensor border_X1,
+                                                 tt_tensor x_MI, tt_tensor h_MR, tt_tensor dy_MO,
+                                                 tt_tensor dh_MR);
+/* Shows it as a linear with `experts`. */
+TT_MUST_USE tt_status tt_expert_linear_visit(const struct tt_expert_linear *linear, tt_linear_visit *visit,
+                                             void *context);
+/* Training FLOPs a token, as tt_linear_group_flops: of the S experts that it has. */
+double tt_expert_linear_flops(const struct tt_expert_linear *linear, int64_t slots, bool full);
+
+#endif
