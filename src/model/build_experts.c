@@ -79,7 +79,7 @@ static void build_shared(struct tt_builder *builder, const struct tt_experts_spe
          .bypassed = bypassed}};
     const struct tt_linear_spec down = {
         .path = names->shared_down, .out = dim, .bias = spec->shared_bias, .bypassed = bypassed};
-    const struct tt_linear_spec gate = {.path = names->shared_output_gate, .out = 1, .router = true};
+    const struct tt_linear_spec gate = {.path = names->shared_output_gate, .out = 1, .plain = true};
     shared->activation = spec->activation;
     tt_build_module(builder, names->shared);
     tt_build_linears(builder, gate_up, 3, dim, &shared->gate_up);

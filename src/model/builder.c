@@ -6,6 +6,7 @@
 #include "backend/ops/gemm_fused.h"
 #include "backend/ops/gemm_scaled.h"
 #include "base/alloc.h"
+#include "base/number.h"
 #include "model/builder_impl.h"
 
 void *tt_builder_take(struct tt_builder *builder, size_t bytes)
@@ -292,6 +293,22 @@ static void make_group(struct tt_builder *builder, const struct members *members
     }
 }
 
+/* A router as its linear is built: adapted where rules have chosen its parameter. */
+static struct tt_module *adapted_router(struct tt_builder *builder, struct tt_module *router,
+                                        const char *path)
+{
+    char name[256];
+    (void)tt_snprintf(name, sizeof name, "%s.weight", path);
+    const struct tt_module *weight = tt_builder_module(builder, name, TT_MODULE_PARAMETER);
+    struct tt_module *adapted = builder->listing ? NULL : tt_builder_take(builder, sizeof *adapted);
+    if (adapted == NULL) return router;
+    *adapted = *router;
+    adapted->adapted = weight->adapted;
+    adapted->r = weight->r;
+    adapted->scaling = weight->scaling;
+    return adapted;
+}
+
 void tt_build_linears(struct tt_builder *builder, const struct tt_linear_spec *specs, int count, int64_t in,
                       struct tt_linear_group *group)
 {
@@ -307,6 +324,7 @@ void tt_build_linears(struct tt_builder *builder, const struct tt_linear_spec *s
             tt_builder_module(builder, specs[i].path, specs[i].router ? TT_MODULE_OTHER : TT_MODULE_LINEAR);
         if (module != NULL) module->plain = specs[i].plain || specs[i].router;
         if (module != NULL) module->bypassed = specs[i].bypassed;
+        if (module != NULL && specs[i].router) module = adapted_router(builder, module, specs[i].path);
         members.specs[members.count] = &specs[i];
         members.modules[members.count++] = module;
     }

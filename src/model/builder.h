@@ -30,7 +30,7 @@ struct tt_linear_spec {
     /* How a gradient reaches the weight and its adapter, and how the bias. */
     enum tt_param_reach reach, bias_reach;
     bool plain;    /* it is not quantized: few columns, to which much is sensitive */
-    bool router;   /* neither quantized nor adapted, and no linear for rules by name */
+    bool router;   /* not quantized, and for rules by name no linear, but the parameter "<path>.weight" */
     bool bypassed; /* PEFT does not adapt it in this model type */
 };
 /* Linears with the same input of `in` values: their outputs are successive columns of one matrix. */

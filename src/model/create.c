@@ -6,6 +6,7 @@
 #include "model/builder_impl.h"
 #include "model/family.h"
 #include "model/lora.h"
+#include "model/lora_convert.h"
 #include "model/quantization.h"
 
 static tt_status list_modules(struct tt_builder *builder, const struct tt_model_family *family)
@@ -46,7 +47,7 @@ static tt_status refuse_parameter(const struct tt_module *module)
 }
 
 /* Adds the modules and the larger ranks of an adapter beside the first one. */
-static tt_status add_adapter(struct tt_model *model, const struct tt_lora_config *lora,
+static tt_status add_adapter(struct tt_model *model, struct tt_lora_config *lora,
                              const struct tt_model_family *family, struct tt_module *scratch)
 {
     struct tt_module_list *list = &model->modules, other = *list;
@@ -56,6 +57,8 @@ static tt_status add_adapter(struct tt_model *model, const struct tt_lora_config
         if (list->items[i].saved) return refuse_saved(&list->items[i]);
     }
     other.items = scratch;
+    if (family->older_experts != NULL)
+        TT_TRY(tt_lora_convert(family->older_experts, list, &model->arena, lora));
     TT_TRY(tt_lora_apply(lora, family->default_target_modules, &other));
     for (size_t i = 0; i < list->count; i++) {
         struct tt_module *module = &list->items[i];
@@ -78,8 +81,10 @@ static tt_status add_adapters(struct tt_model *model, const struct tt_model_fami
     if (options->more_lora_count == 0) return TT_OK;
     struct tt_module *scratch = tt_calloc(model->modules.count, sizeof *scratch);
     if (scratch == NULL) return TT_ERR_MEMORY;
-    for (size_t i = 0; i < options->more_lora_count && status == TT_OK; i++)
-        status = add_adapter(model, &options->more_lora[i], family, scratch);
+    for (size_t i = 0; i < options->more_lora_count && status == TT_OK; i++) {
+        struct tt_lora_config lora = options->more_lora[i];
+        status = add_adapter(model, &lora, family, scratch);
+    }
     options->more_lora = NULL;
     tt_free(scratch);
     return status;
@@ -116,6 +121,9 @@ static tt_status apply_rules(struct tt_model *model, const struct tt_model_famil
         if (model->options.train_base)
             return tt_fail(TT_ERR_USAGE,
                            "LoRA and training of all base weights exclude each other: set one of them");
+        if (family->older_experts != NULL)
+            TT_TRY(
+                tt_lora_convert(family->older_experts, &model->modules, &model->arena, &model->options.lora));
         TT_TRY(tt_lora_apply(&model->options.lora, family->default_target_modules, &model->modules));
         TT_TRY(add_adapters(model, family));
         TT_TRY(tie_saved(model));

@@ -27,6 +27,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 const struct tt_model_family tt_family_deepseek_v3 = {
     .model_type = "deepseek_v3",
     .architecture = "DeepseekV3ForCausalLM",
+    .older_experts = &tt_mixture_older,
     .sources = tt_mixture_sources,
     .predicts_further = true,
     .parse = parse,

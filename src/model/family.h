@@ -5,6 +5,7 @@
 #define TT_MODEL_FAMILY_H
 
 #include "model/builder.h"
+#include "model/lora_convert.h"
 
 /* A tensor of llama.cpp: module "self_attn.q_proj" of a layer is "blk.<layer>.attn_q", and so is a parameter of the
  * layer itself. Where `module` is the whole name of a tensor, "linear_attn.A_log", so is `name`. */
@@ -91,7 +92,8 @@ struct tt_model_family {
     const char *architecture;
     /* PEFT's TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, a JSON list; NULL: PEFT has no default */
     const char *default_target_modules;
-    const struct tt_gguf_family *gguf; /* NULL: not an architecture of llama.cpp */
+    const struct tt_older_experts *older_experts; /* NULL: PEFT translates no names (model/lora_convert.h) */
+    const struct tt_gguf_family *gguf;            /* NULL: not an architecture of llama.cpp */
     /* NULL: each parameter is one tensor of its name. Else at most TT_PARAM_SOURCES_MAX rows and the end of the list,
      * which become those of the facts (io/param_source.h). */
     const struct tt_param_source *sources;

@@ -32,6 +32,7 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
 const struct tt_model_family tt_family_glm4_moe = {
     .model_type = "glm4_moe",
     .architecture = "Glm4MoeForCausalLM",
+    .older_experts = &tt_mixture_older,
     .sources = tt_mixture_sources,
     .predicts_further = true,
     .parse = parse,

@@ -201,7 +201,9 @@ static tt_status check_parameter(const struct tt_lora_config *config, const stru
         tt_status status =
             tt_fail(TT_ERR_USAGE, "lora_dropout is %g, and adapters of parameters ('%s') have none",
                     config->dropout, module->path);
-        tt_hint("set lora_dropout: 0 with target_parameters, as PEFT asks for");
+        tt_hint(
+            "set lora_dropout: 0, as PEFT asks for; where all-linear chooses parameters of experts, other "
+            "linears can be named");
         return status;
     }
     if (!config->swapped || module->transposed) return TT_OK;
@@ -341,25 +343,35 @@ static tt_status names_unadapted(const struct rules *rules, const struct tt_modu
     return TT_OK;
 }
 
-/* The parameters of the first layer that has any. */
+/* "mlp.gate.weight, mlp.experts.gate_up_proj, ...": the parameters of the first layer that has any. */
+static tt_status list_parameters(const struct tt_module_list *modules, struct tt_str *text)
+{
+    int layer = -1;
+    for (size_t i = 0; i < modules->count; i++) {
+        const struct tt_module *module = &modules->items[i];
+        if (module->kind != TT_MODULE_PARAMETER || (layer >= 0 && module->layer != layer)) continue;
+        layer = module->layer;
+        TT_TRY(tt_str_printf(text, "%s%s", text->bytes > 0 ? ", " : "", module->name));
+    }
+    return TT_OK;
+}
+
 static tt_status unused_parameter(const struct rules *rules, const struct tt_module_list *modules,
                                   const char *entry)
 {
-    const struct tt_module *found[2] = {NULL, NULL};
-    size_t count = 0;
-    for (size_t i = 0; i < modules->count && count < 2; i++)
-        if (modules->items[i].kind == TT_MODULE_PARAMETER) found[count++] = &modules->items[i];
+    struct tt_str parameters = {0};
     if (rules->config->from_adapter) {
         tt_info("target_parameters: '%s' matches no parameter of experts of this model", entry);
         return TT_OK;
     }
+    TT_TRY(list_parameters(modules, &parameters));
     tt_status status =
         tt_fail(TT_ERR_USAGE, "target_parameters: '%s' matches no parameter of experts of this model", entry);
-    if (count < 2)
+    if (parameters.bytes == 0)
         tt_hint("the model has no experts: name its linears in target_modules");
     else
-        tt_hint("those of this model are %s and %s; linears are named in target_modules", found[0]->name,
-                found[1]->name);
+        tt_hint("those of this model are %s; linears are named in target_modules", tt_str_text(&parameters));
+    tt_str_deinit(&parameters);
     return status;
 }
 

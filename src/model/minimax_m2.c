@@ -50,6 +50,7 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
 const struct tt_model_family tt_family_minimax_m2 = {
     .model_type = "minimax_m2",
     .architecture = "MiniMaxM2ForCausalLM",
+    .older_experts = &tt_mixtral_older,
     .sources = sources,
     .parse = parse,
     .build = build,

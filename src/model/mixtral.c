@@ -33,6 +33,7 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
 const struct tt_model_family tt_family_mixtral = {
     .model_type = "mixtral",
     .architecture = "MixtralForCausalLM",
+    .older_experts = &tt_mixtral_older,
     .sources = sources,
     .parse = parse,
     .build = build,

@@ -10,6 +10,9 @@ const struct tt_experts_names tt_mixture_grouped_names = {TT_EXPERTS_NAMES,
                                                           TT_SHARED_NAMES("mlp.shared_experts"),
                                                           .choice_bias = "mlp.gate.e_score_correction_bias"};
 
+const struct tt_older_experts tt_mixture_older = {"gate_proj", "up_proj", "down_proj"};
+const struct tt_older_experts tt_mixtral_older = {"w1", "w3", "w2"};
+
 const struct tt_param_source tt_mixture_sources[] = {
     TT_EXPERTS_SOURCES,
     {.param = NULL},

@@ -11,8 +11,8 @@ struct tt_mixture {
     struct tt_route_rule rule;
     bool wide_logits;
     bool bias; /* of the router and of the experts' linears */
-    /* PEFT 0.21 takes the linears of MLPs, and of the expert that every token has, for those of experts by their names,
-     * and adapts none of them (convert_peft_config_for_transformers) */
+    /* PEFT takes the linears of MLPs, and of the expert that every token has, for those of experts by their names, and
+     * adapts none of them (model/lora_convert.h) */
     bool bypassed;
 };
 
@@ -56,6 +56,9 @@ struct tt_experts_spec tt_mixture_spec(const struct tt_mixture *mixture, const s
 /* build() of a struct tt_dense_mixture. */
 void tt_mixture_build(const struct tt_model_facts *facts, struct tt_builder *builder,
                       const struct tt_attention_names *attention, const struct tt_experts_names *experts);
+
+/* Older names of the linears of an expert. */
+extern const struct tt_older_experts tt_mixture_older, tt_mixtral_older;
 
 /* Names inside a layer of most families, and their places in folders with a tensor for each linear of an expert. */
 #define TT_EXPERTS_NAMES                                                                                     \

@@ -11,7 +11,7 @@ enum tt_module_kind {
     TT_MODULE_NORM,
     TT_MODULE_EMBEDDING,
     TT_MODULE_OTHER, /* has no weight of its own */
-    /* no module: the matrices of all experts, a parameter that target_parameters may name */
+    /* no module: a parameter that target_parameters may name, the matrices of all experts or a router's */
     TT_MODULE_PARAMETER
 };
 

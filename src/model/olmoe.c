@@ -32,6 +32,7 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
 const struct tt_model_family tt_family_olmoe = {
     .model_type = "olmoe",
     .architecture = "OlmoeForCausalLM",
+    .older_experts = &tt_mixture_older,
     .sources = tt_mixture_sources,
     .parse = parse,
     .build = build,

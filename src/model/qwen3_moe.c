@@ -9,7 +9,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     struct tt_decoder_defaults defaults = {.vocab = 151936, .heads = 32, .kv_heads = 4, .positions = 32768};
     bool windows = false;
     struct tt_mixture_defaults experts = {
-        .count = 128, .slots = 8, .ffn = 768, .ffn_key = "moe_intermediate_size"};
+        .count = 128, .slots = 8, .ffn = 768, .ffn_key = "moe_intermediate_size", .bypassed = true};
     TT_TRY(tt_dense_parse(json, &defaults, 1e-6, NULL, facts));
     TT_TRY(tt_mixture_parse(json, &experts, facts, mixture));
     TT_TRY(tt_mixture_parse_dense_layers(json, facts));
@@ -32,6 +32,7 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
 const struct tt_model_family tt_family_qwen3_moe = {
     .model_type = "qwen3_moe",
     .architecture = "Qwen3MoeForCausalLM",
+    .older_experts = &tt_mixture_older,
     .sources = tt_mixture_sources,
     .parse = parse,
     .build = build,

@@ -94,6 +94,7 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
 const struct tt_model_family tt_family_qwen3_next = {
     .model_type = "qwen3_next",
     .architecture = "Qwen3NextForCausalLM",
+    .older_experts = &tt_mixture_older,
     .sources = sources,
     .predicts_further = true,
     .parse = parse,

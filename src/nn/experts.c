@@ -7,7 +7,7 @@
 
 struct saved {
     tt_tensor logits_TX, weights_TS, ids_TS, place_TS, slot_M, border_X1, rstd_T;
-    tt_tensor gate_up_M2I, h_gate_up_MR, h_down_MR;
+    tt_tensor gate_up_M2I, h_gate_up_MR, h_down_MR, h_router_TR;
     tt_tensor n_TD, act_MI; /* empty: recomputed */
     struct tt_shared_saved shared;
 };
@@ -44,6 +44,7 @@ static tt_status push_choice(const struct tt_experts *experts, const struct tt_p
     int64_t slots = experts->slots, count = experts->gate_up.experts;
     tt_dtype logits = experts->wide_logits ? TT_F32 : pass->in.compute_dtype;
     TT_TRY(tt_workspace_2d(workspace, "router logits", logits, tokens, count, &saved->logits_TX));
+    TT_TRY(tt_linear_push_h(&experts->router, pass, tokens, &saved->h_router_TR));
     TT_TRY(tt_workspace_2d(workspace, "weights of experts", TT_F32, tokens, slots, &saved->weights_TS));
     TT_TRY(tt_workspace_2d(workspace, "chosen experts", TT_I32, tokens, slots, &saved->ids_TS));
     TT_TRY(tt_workspace_2d(workspace, "rows of slots", TT_I32, tokens, slots, &saved->place_TS));
@@ -114,7 +115,7 @@ static tt_status push_activation(const struct tt_experts *experts, const struct 
 static tt_status choose(const struct tt_experts *experts, const struct tt_pass *pass,
                         const struct saved *saved, tt_tensor n_TD)
 {
-    struct tt_linear_call call = tt_linear_call_tokens(&experts->router, pass, n_TD, (tt_tensor){0});
+    struct tt_linear_call call = tt_linear_call_tokens(&experts->router, pass, n_TD, saved->h_router_TR);
     struct tt_route_forward_args route = {.rule = experts->rule,
                                           .logits_TX = saved->logits_TX,
                                           .bias_X = tt_param_value(experts->choice_bias),
@@ -315,7 +316,7 @@ static tt_status router_back(const struct tt_experts *experts, const struct tt_p
         dlogits_TX = narrow_TX;
     }
     TT_TRY(tt_half_second_back(&experts->router, pass, "gradient through the router", dlogits_TX,
-                               (tt_tensor){0}, n_TD, dn_TD));
+                               saved->h_router_TR, n_TD, dn_TD));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }

@@ -7,14 +7,14 @@
  * Letters: X experts, S of them for a token, M = T S rows, I outputs of gate and of up.
  *
  * Kept for backward, in elements per token (c: compute type, f: fp32, i: int32): logits X c or f, weights S f, ids,
- * place and slot 3S i, gate and up 2SI c, rstd 1 f, LoRA h of gate_up and down. n (D c), which the gradients of LoRA
- * and weights read, and act(gate) * up (SI c) are kept at TT_KEEP_ALL and recomputed otherwise.
+ * place and slot 3S i, gate and up 2SI c, rstd 1 f, LoRA h of gate_up, down and the router. n (D c), which the
+ * gradients of LoRA and weights read, and act(gate) * up (SI c) are kept at TT_KEEP_ALL and recomputed otherwise.
  * The rows themselves and the output of down are never kept: the gradient of a weight is that of down's input times act
  * (ops/expert_rows.h), and with a bias of down that of dy times the bias.
  *
  * The loss that balances experts (struct tt_balance) has its gradient from the logits too.
  *
- * The router reads and trains as other linears do; it has no adapter and is not quantized. */
+ * The router reads, trains and is adapted as other linears are; it is not quantized. */
 #ifndef TT_NN_EXPERTS_H
 #define TT_NN_EXPERTS_H
 

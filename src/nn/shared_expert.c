@@ -59,6 +59,7 @@ tt_status tt_shared_expert_push(const struct tt_shared_expert *shared, const str
     TT_TRY(tt_linear_push_h(&shared->down, pass, tokens, &saved->h_down_TR));
     if (!is_gated(shared)) return TT_OK;
     TT_TRY(push(pass, "gate of the shared expert", tokens, 1, &saved->logit_T1));
+    TT_TRY(tt_linear_push_h(&shared->gate, pass, tokens, &saved->h_gate_TR));
     TT_TRY(tt_workspace_2d(workspace, "weight of the shared expert", TT_F32, tokens, 1, &saved->weight_T1));
     return tt_workspace_2d(workspace, "id of the shared expert", TT_I32, tokens, 1, &saved->id_T1);
 }
@@ -70,7 +71,7 @@ tt_status tt_shared_expert_first(const struct tt_shared_expert *shared, const st
     struct tt_linear_call call = tt_linear_call_tokens(&shared->gate_up, pass, n_TD, saved->h_gate_up_TR);
     TT_TRY(tt_linear_forward(&call, saved->gate_up_TF2));
     if (!is_gated(shared)) return TT_OK;
-    struct tt_linear_call gate = tt_linear_call_tokens(&shared->gate, pass, n_TD, (tt_tensor){0});
+    struct tt_linear_call gate = tt_linear_call_tokens(&shared->gate, pass, n_TD, saved->h_gate_TR);
     struct tt_route_forward_args route = {.rule = sigmoid,
                                           .logits_TX = saved->logit_T1,
                                           .ids_TS = saved->id_T1,
@@ -190,7 +191,7 @@ tt_status tt_shared_expert_back(const struct tt_shared_expert *shared, const str
     tt_workspace_release(pass->lent.workspace, mark);
     if (is_gated(shared))
         TT_TRY(tt_half_second_back(&shared->gate, pass, "gradient through the shared gate", dlogit_T1,
-                                   (tt_tensor){0}, n_TD, dn_TD));
+                                   saved->h_gate_TR, n_TD, dn_TD));
     tt_workspace_release(pass->lent.workspace, start);
     return TT_OK;
 }

@@ -20,7 +20,7 @@ struct tt_shared_expert {
 
 struct tt_shared_saved {
     tt_tensor gate_up_TF2, h_gate_up_TR, h_down_TR;
-    tt_tensor logit_T1, weight_T1, id_T1; /* of the gate */
+    tt_tensor logit_T1, weight_T1, id_T1, h_gate_TR; /* of the gate */
 };
 
 bool tt_shared_expert_trains(const struct tt_shared_expert *shared);

@@ -40,7 +40,7 @@ FAMILIES = ["llama2", "llama3", "mistral", "qwen2", "qwen3", "smollm3", "phi3", 
 LOGITS_BOUND = 1e-5  # ||a - b|| / ||b||, fp32
 LOSS_BOUND = 1e-5
 # What PEFT decides anew at each save, or what is a Python set there.
-UNORDERED = ["target_modules", "modules_to_save", "exclude_modules", "layers_pattern"]
+UNORDERED = ["target_modules", "target_parameters", "modules_to_save", "exclude_modules", "layers_pattern"]
 
 LORA = {"lora_r": 4, "lora_target_modules": "all-linear", "lora_dropout": 0.05, "learning_rate": 0.01}
 CASES = [(family, "LoRA on all linears", LORA) for family in FAMILIES] + [

@@ -129,7 +129,8 @@ static void run(const struct row *row, const char *output, const char *words, co
     test_words_pair(&settings, "dataset_name", path);
     test_words_add(&settings, "bf16 false max_steps 3 logging_steps 1 save_strategy no threads 1 lora_r 4 "
                               "lora_target_modules all-linear");
-    test_words_pair(&settings, "lora_dropout", row->experts != NULL ? "0" : "0.1");
+    bool parameters = row->experts != NULL || row->family->older_experts != NULL;
+    test_words_pair(&settings, "lora_dropout", parameters ? "0" : "0.1");
     if (row->experts != NULL) test_words_pair(&settings, "target_parameters", row->experts);
     test_words_pair(&settings, "learning_rate", row->rate);
     test_words_add(&settings, words);
