@@ -23,9 +23,11 @@ struct tt_safetensors {
     } * metadata;
     size_t metadata_count;
     struct tt_tensor_strides *strides; /* [count]; NULL: all tensors are stored by rows */
-    /* NULL, or: the tensors are made of those of other files (io/param_source.h), or decoded (io/mxfp4.h) */
+    /* NULL, or: the tensors are made of those of other files (io/param_source.h), or decoded (io/mxfp4.h), or made of
+     * adapters of single experts (io/expert_adapters.h) */
     struct tt_joined *joined;
     struct tt_mxfp4_tensors *mxfp4;
+    struct tt_shown_adapters *adapters;
 };
 
 /* A file without a descriptor, at this path, with room for so many entries; NULL where memory ends. */
@@ -42,6 +44,11 @@ TT_MUST_USE tt_status tt_mxfp4_read(const struct tt_safetensors *file,
                                     const struct tt_safetensors_entry *entry, int64_t first, int64_t count,
                                     void *to);
 void tt_mxfp4_destroy(struct tt_mxfp4_tensors *tensors); /* takes NULL */
+/* The same of a tensor of io/expert_adapters.h, in its own type. */
+TT_MUST_USE tt_status tt_shown_adapters_read(const struct tt_safetensors *file,
+                                             const struct tt_safetensors_entry *entry, int64_t first,
+                                             int64_t count, void *to);
+void tt_shown_adapters_destroy(struct tt_shown_adapters *adapters); /* takes NULL */
 /* Reads elements of a tensor that is not stored by rows, in its own type. */
 TT_MUST_USE tt_status tt_strided_read(const struct tt_safetensors *file,
                                       const struct tt_safetensors_entry *entry, int64_t first, int64_t count,

@@ -44,6 +44,7 @@ tt_status tt_adapter_open_for(const char *folder, const struct tt_model_facts *f
     TT_TRY(tt_adapter_weights_open(folder, out));
     if (facts->part != NULL || facts->sources.renames != NULL)
         TT_TRY(tt_safetensors_rename(*out, name_in_class, facts));
+    TT_TRY(tt_adapter_show_experts(facts, out));
     return tt_adapter_join(facts, out);
 }
 

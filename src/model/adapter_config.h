@@ -35,6 +35,11 @@ TT_MUST_USE tt_status tt_adapter_open_for(const char *folder, const struct tt_mo
 TT_MUST_USE tt_status tt_adapter_sources(const struct tt_model_facts *facts, struct tt_arena *arena,
                                          struct tt_param_sources *sources);
 
+/* Shows adapters of the linears of single experts, which PEFT wrote before transformers 5, as those of all experts
+ * (io/expert_adapters.h). */
+TT_MUST_USE tt_status tt_adapter_show_experts(const struct tt_model_facts *facts,
+                                              struct tt_safetensors **file);
+
 /* Joins what the file of an adapter holds so, with the names of this model. */
 TT_MUST_USE tt_status tt_adapter_join(const struct tt_model_facts *facts, struct tt_safetensors **file);
 

@@ -1,9 +1,11 @@
-/* Rows of adapters in another order than that of the parameters. */
+/* Adapters that files hold otherwise than the parameters: rows in another order, linears of single experts. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "io/expert_adapters.h"
 #include "model/adapter_config.h"
+#include "model/family.h"
 
 static const char weight_end[] = ".weight";
 
@@ -75,6 +77,65 @@ tt_status tt_adapter_join(const struct tt_model_facts *facts, struct tt_safetens
     struct tt_arena arena = {0};
     tt_status status = tt_adapter_sources(facts, &arena, &sources);
     if (status == TT_OK && sources.path != NULL) status = tt_join_file(&sources, file);
+    tt_arena_deinit(&arena);
+    return status;
+}
+
+/* "layers.#.mlp.experts.*.gate_proj" of that with ".weight". */
+static tt_status add_linear(struct tt_arena *arena, const struct tt_source_part *part, const char **linear)
+{
+    *linear = tt_arena_printf(arena, "%.*s", (int)(strlen(part->tensor) - strlen(weight_end)), part->tensor);
+    return *linear != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+static bool has_each_expert(const struct tt_param_source *source)
+{
+    return strstr(source->parts[0].tensor, ".*.") != NULL &&
+           tt_ends_with(source->parts[0].tensor, weight_end);
+}
+
+/* The parameter's module. */
+static tt_status add_experts(struct tt_arena *arena, const struct tt_param_source *source,
+                             struct tt_expert_adapter *adapter)
+{
+    adapter->experts =
+        tt_arena_printf(arena, "%.*s", (int)(strrchr(source->param, '.') - source->param), source->param);
+    if (adapter->experts == NULL) return TT_ERR_MEMORY;
+    for (int p = 0; p < TT_EXPERT_ADAPTER_PARTS && source->parts[p].tensor != NULL; p++)
+        TT_TRY(add_linear(arena, &source->parts[p], &adapter->linears[p]));
+    return TT_OK;
+}
+
+/* The rows of gate and up stand before that of down of the same files. */
+static tt_status list_experts(const struct tt_param_source *rows, struct tt_arena *arena,
+                              struct tt_expert_adapters *adapters)
+{
+    for (const struct tt_param_source *row = rows; row->param != NULL; row++) {
+        const struct tt_source_part *part = &row->parts[0];
+        if (tt_ends_with(row->param, ".gate.weight") && row->parts[1].tensor == NULL) {
+            struct tt_source_part now = {.tensor = row->param};
+            TT_TRY(add_linear(arena, part, &adapters->renamed.from));
+            TT_TRY(add_linear(arena, &now, &adapters->renamed.to));
+        }
+        if (!has_each_expert(row) || adapters->count == TT_EXPERT_ADAPTERS_MAX) continue;
+        struct tt_expert_adapter *adapter = &adapters->items[adapters->count++];
+        TT_TRY(add_experts(arena, row, adapter));
+        bool pair = row->parts[1].tensor != NULL && row[1].param != NULL && has_each_expert(&row[1]);
+        if (pair) TT_TRY(add_linear(arena, &row[1].parts[0], &adapter->outer));
+    }
+    return TT_OK;
+}
+
+tt_status tt_adapter_show_experts(const struct tt_model_facts *facts, struct tt_safetensors **file)
+{
+    struct tt_expert_adapters adapters = {.count = 0};
+    struct tt_arena arena = {0};
+    if (facts->family->older_experts == NULL) return TT_OK;
+    char *path = tt_adapter_key(facts->sources.path);
+    tt_status status = path != NULL ? list_experts(facts->sources.rows, &arena, &adapters) : TT_ERR_MEMORY;
+    adapters.path = path;
+    if (status == TT_OK) status = tt_expert_adapters_show(&adapters, file);
+    tt_free(path);
     tt_arena_deinit(&arena);
     return status;
 }

@@ -11,6 +11,11 @@ For every row of ADAPTERS, what transformers + PEFT compute on the CPU, in fp32 
     NAME/reference.safetensors logits_adapter of adapter_final for the sequences of the model's reference.safetensors
     NAME/merged.safetensors    some: the tensors of experts of merge_and_unload, as save_pretrained writes them
 
+and for every row of EACH an adapter by single experts, as PEFT wrote it before transformers 5:
+
+    each_NAME/adapter_final/   random numbers in bf16
+    each_NAME/reference.safetensors logits_adapter of that, as above
+
 
 How to run, after ../dense/make_dense.py and ../vision/make_vision.py:
 
@@ -48,7 +53,8 @@ class Adapter:
 
 
 def of(base, seed, parameters=BOTH, modules=("q_proj", "v_proj"), rate=1e-2, merged=False, **lora):
-    return Adapter(base, seed, {"target_parameters": list(parameters), "target_modules": list(modules)} | lora, rate, merged)
+    targets = modules if isinstance(modules, str) else list(modules)
+    return Adapter(base, seed, {"target_parameters": list(parameters), "target_modules": targets} | lora, rate, merged)
 
 
 ADAPTERS = {
@@ -67,6 +73,20 @@ ADAPTERS = {
     "granite4_moe": of("dense/granite4_moe", 512, ["block_sparse_moe." + name[4:] for name in BOTH], rate=1e-3),
     "nemotron_h": of("dense/nemotron_h", 513, ["mixer.experts.up_proj", "mixer.experts.down_proj"], rate=1e-3),
     "mistral4": of("vision/mistral4", 514, modules=[]),
+    "qwen3_moe_all": of("dense/qwen3_moe", 521, [], "all-linear"),
+    "minimax_m2_all": of("dense/minimax_m2", 522, [], "all-linear"),
+    "deepseek_v3_all": of("dense/deepseek_v3", 523, [], "all-linear"),
+    "qwen3_next_all": of("dense/qwen3_next", 524, [], "all-linear", rate=1e-3),
+    "qwen2_moe_all": of("dense/qwen2_moe", 525, [], "all-linear"),
+    "gpt_oss_router": of("dense/gpt_oss", 526, ["mlp.router.weight"], ["k_proj"]),
+}
+
+
+# The module of the experts in files, the older names of their linears and of the router, further linears.
+EACH = {
+    "qwen3_moe": ("dense/qwen3_moe", "mlp.experts", ("gate_proj", "up_proj", "down_proj"), "mlp.gate", ["q_proj", "o_proj"]),
+    "mixtral": ("dense/mixtral", "block_sparse_moe.experts", ("w1", "w3", "w2"), "block_sparse_moe.gate", ["v_proj"]),
+    "glm4_moe": ("dense/glm4_moe", "mlp.experts", ("gate_proj", "up_proj", "down_proj"), None, []),
 }
 
 
@@ -119,13 +139,56 @@ def make(name):
         save_merged(model)
 
 
+def make_each(name):
+    global BASE
+    print("each", name)
+    base, experts, linears, router, others = EACH[name]
+    BASE = "../../" + base
+    folder = HERE / ("each_" + name)
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "adapter_final").mkdir(parents=True)
+    os.chdir(folder)
+    models.load_model = load_model
+    model = models.load_model()
+    generator = torch.Generator().manual_seed(531)
+    tensors, r = {}, 2
+
+    def add(path, rows, columns):
+        for end, shape in (("A", (r, columns)), ("B", (rows, r))):
+            value = 0.2 * torch.randn(shape, generator=generator)
+            tensors[f"base_model.model.{path}.lora_{end}.weight"] = value.to(torch.bfloat16).contiguous()
+
+    for path, module in list(model.named_modules()):
+        if path.rpartition(".")[2] in others:
+            add(path, *module.weight.shape)
+        if not path.endswith(".mlp.experts"):
+            continue
+        count, width, dim = module.down_proj.shape[0], module.down_proj.shape[2], module.down_proj.shape[1]
+        layer = path.removesuffix(".mlp.experts")
+        for expert in range(count):
+            for linear in linears:
+                shape = (dim, width) if linear == linears[2] else (width, dim)
+                add(f"{layer}.{experts}.{expert}.{linear}", *shape)
+        if router:
+            add(f"{layer}.{router}", count, dim)
+    save_file(tensors, "adapter_final/adapter_model.safetensors", {"format": "pt"})
+    targets = [*others, *linears] + ([router.rpartition(".")[2]] if router else [])
+    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": r, "lora_alpha": 3, "lora_dropout": 0.0,
+              "target_modules": targets, "peft_version": "0.14.0", "base_model_name_or_path": None}
+    Path("adapter_final/adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    reference = load_file(BASE + "/reference.safetensors")
+    model = PeftModel.from_pretrained(model, "adapter_final").eval()
+    logits = models.all_logits(model, reference["input_ids"], reference["seq_lens"].tolist())
+    save_file({"logits_adapter": logits}, "reference.safetensors", {"format": "pt"})
+
+
 def main():
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    for name in sys.argv[1:] or ADAPTERS:
-        make(name)
+    for name in sys.argv[1:] or [*ADAPTERS, *("each_" + name for name in EACH)]:
+        make_each(name[5:]) if name.startswith("each_") else make(name)
 
 
 if __name__ == "__main__":
