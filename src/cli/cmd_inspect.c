@@ -213,8 +213,23 @@ struct verdict {
     bool asked, yes; /* not asked: no model */
     const struct tt_text_part *part;
     size_t left_alone;
+    int64_t parameters, active; /* of a model with experts: all, those of a token; 0: there are none */
     struct tt_error error;
 };
+
+static tt_status count_active(const struct tt_model_facts *facts, struct verdict *verdict)
+{
+    const struct tt_model_options options = {.compute_dtype = TT_BF16, .random_init = true};
+    struct tt_model *model = NULL;
+    bool experts = false;
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++) experts |= facts->layers[i].experts;
+    if (!experts) return TT_OK;
+    TT_TRY(tt_model_create(facts, &options, &model));
+    verdict->parameters = model->base_param_count;
+    verdict->active = tt_model_active_count(model);
+    tt_model_destroy(model);
+    return TT_OK;
+}
 
 static tt_status judge(const struct subject *subject, struct verdict *verdict)
 {
@@ -225,6 +240,7 @@ static tt_status judge(const struct subject *subject, struct verdict *verdict)
     tt_status status = subject->folder != NULL ? tt_model_facts_of_folder(subject->folder, config)
                                                : tt_model_facts_parse(&subject->config, config);
     verdict->part = config->part;
+    if (status == TT_OK) status = count_active(config, verdict);
     tt_free(config);
     struct tt_model_folder *whole = NULL; /* opened for its error if no weights were found */
     if (status == TT_OK && subject->folder != NULL && subject->count == 0)
@@ -239,6 +255,13 @@ static tt_status judge(const struct subject *subject, struct verdict *verdict)
     return TT_OK;
 }
 
+static tt_status write_active(struct tt_str *text, const struct verdict *verdict)
+{
+    if (verdict->active == 0) return TT_OK;
+    return tt_str_printf(text, "  active parameters       %lld of %lld, for each token\n",
+                         (long long)verdict->active, (long long)verdict->parameters);
+}
+
 static tt_status write_supported(struct tt_str *text, const struct subject *subject)
 {
     struct verdict verdict;
@@ -250,8 +273,12 @@ static tt_status write_supported(struct tt_str *text, const struct subject *subj
         if (verdict.error.hint[0] == '\0') return TT_OK;
         return tt_str_printf(text, "    hint: %s\n", verdict.error.hint);
     }
-    if (part == NULL) return tt_str_append_text(text, "  supported               yes\n");
+    if (part == NULL) {
+        TT_TRY(tt_str_append_text(text, "  supported               yes\n"));
+        return write_active(text, &verdict);
+    }
     TT_TRY(tt_str_printf(text, "  supported               the text part, '%s'\n", part->path));
+    TT_TRY(write_active(text, &verdict));
     return tt_str_printf(text, "  left alone              %zu tensors of the %s\n", verdict.left_alone,
                          part->what);
 }
@@ -336,6 +363,7 @@ static tt_status write_json(struct tt_str *text, const struct subject *subject, 
                      tallies_to_json(sums.groups), "types", tallies_to_json(sums.types));
     if (list) tt_json_set(root, "list", tensors_to_json(subject));
     if (verdict.asked) tt_json_set(root, "supported", tt_json_new_bool(verdict.yes));
+    if (verdict.active > 0) tt_json_set(root, "active_parameters", tt_json_new_integer(verdict.active));
     if (verdict.part != NULL) tt_json_set(root, "text_part", tt_json_new_string(verdict.part->path));
     if (verdict.asked && !verdict.yes) tt_json_set(root, "reason", tt_json_new_string(verdict.error.message));
     tt_status status = tt_json_write(root, 2, false, text);

@@ -124,12 +124,15 @@ void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *
     if (names->activation != NULL) tt_build_module(builder, names->activation);
     if (builder->status != TT_OK) return;
     build_linear(builder, module, names->gate_up, spec->bias ? names->gate_up_bias : NULL,
-                 &(struct tt_expert_linear){
-                     .experts = spec->count, .in = dim, .out = spec->plain ? spec->ffn : 2 * spec->ffn},
+                 &(struct tt_expert_linear){.experts = spec->count,
+                                            .slots = spec->slots,
+                                            .in = dim,
+                                            .out = spec->plain ? spec->ffn : 2 * spec->ffn},
                  &experts->gate_up);
-    build_linear(builder, module, names->down, spec->bias ? names->down_bias : NULL,
-                 &(struct tt_expert_linear){.experts = spec->count, .in = spec->ffn, .out = dim},
-                 &experts->down);
+    build_linear(
+        builder, module, names->down, spec->bias ? names->down_bias : NULL,
+        &(struct tt_expert_linear){.experts = spec->count, .slots = spec->slots, .in = spec->ffn, .out = dim},
+        &experts->down);
     if (names->in_turn) refuse_alone(builder, gate_up, down);
     build_adapter(builder, module, gate_up, down, &experts->gate_up);
     build_adapter(builder, module, down, NULL, &experts->down);

@@ -16,7 +16,9 @@ const struct tt_model_family *tt_model_family_find(const char *model_type)
 {
     const struct tt_model_family *family;
     for (size_t i = 0; (family = tt_model_family_at(i)) != NULL; i++)
-        if (strcmp(family->model_type, model_type) == 0) return family;
+        if (strcmp(family->model_type, model_type) == 0 ||
+            (family->other_type != NULL && strcmp(family->other_type, model_type) == 0))
+            return family;
     return NULL;
 }
 

@@ -1,4 +1,5 @@
-/* DeepSeek V3 and R1 (DeepseekV3Config): multi-head latent attention, and experts behind the first layers. */
+/* DeepSeek V3 and R1 (DeepseekV3Config): multi-head latent attention, and experts behind the first layers. Kimi K2 names
+ * a type of its own for the same class. */
 #include "model/mla.h"
 
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
@@ -26,6 +27,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 
 const struct tt_model_family tt_family_deepseek_v3 = {
     .model_type = "deepseek_v3",
+    .other_type = "kimi_k2",
     .architecture = "DeepseekV3ForCausalLM",
     .older_experts = &tt_mixture_older,
     .sources = tt_mixture_sources,

@@ -89,6 +89,7 @@ const struct tt_gguf_name *tt_gguf_find_name(const struct tt_gguf_family *family
 
 struct tt_model_family {
     const char *model_type;
+    const char *other_type; /* NULL, or a model_type whose configurations are this one's, of the same class */
     const char *architecture;
     /* PEFT's TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING, a JSON list; NULL: PEFT has no default */
     const char *default_target_modules;

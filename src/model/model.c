@@ -230,6 +230,13 @@ struct visitor {
     void *context;
 };
 
+static int64_t idle_of(const struct tt_linear *linear)
+{
+    if (linear->experts == 0) return 0;
+    int64_t all = tt_param_count(linear->weight) + (linear->bias != NULL ? tt_param_count(linear->bias) : 0);
+    return all / linear->experts * (linear->experts - linear->slots);
+}
+
 static tt_status visit(void *context, const struct tt_linear *linear)
 {
     const struct visitor *visitor = context;
@@ -237,6 +244,7 @@ static tt_status visit(void *context, const struct tt_linear *linear)
                                    .lora_A = linear->lora_A,
                                    .lora_B = linear->lora_B,
                                    .experts = linear->experts,
+                                   .idle = idle_of(linear),
                                    .r = linear->r,
                                    .scaling = linear->scaling};
     return visitor->visit(visitor->context, &seen);
@@ -252,4 +260,16 @@ tt_status tt_model_visit_linears(const struct tt_model *model,
         TT_TRY(block->ops->visit_linears(block, visit, &visitor));
     }
     return TT_OK;
+}
+
+static tt_status take_idle(void *context, const struct tt_model_linear *linear)
+{
+    *(int64_t *)context -= linear->idle;
+    return TT_OK;
+}
+
+int64_t tt_model_active_count(const struct tt_model *model)
+{
+    int64_t count = model->base_param_count;
+    return tt_model_visit_linears(model, take_idle, &count) == TT_OK ? count : 0;
 }

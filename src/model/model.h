@@ -283,6 +283,8 @@ TT_MUST_USE tt_status tt_model_describe_adapted(const struct tt_model *model, st
 struct tt_model_linear {
     const tt_param *weight, *lora_A, *lora_B;
     int64_t experts; /* 0: one matrix; else those of all experts, with adapters as in nn/expert_linear.h */
+    int64_t
+        idle; /* elements of weight and bias that a token does not read, of experts that it does not have */
     int64_t r;
     float scaling;
 };
@@ -291,6 +293,9 @@ TT_MUST_USE tt_status tt_model_visit_linears(const struct tt_model *model,
                                              tt_status (*visit)(void *context,
                                                                 const struct tt_model_linear *linear),
                                              void *context);
+
+/* The base's parameters without those of experts that a token does not have. */
+int64_t tt_model_active_count(const struct tt_model *model);
 
 /* Training FLOPs for one token of a sequence of `length` tokens, recompute not counted: 4 (LoRA) or 6 (full) per matrix
  * parameter read, plus causal attention forward and backward. Without the head, which only supervised tokens reach:

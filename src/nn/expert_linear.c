@@ -199,12 +199,13 @@ tt_status tt_expert_linear_visit(const struct tt_expert_linear *linear, tt_linea
                                     .out = linear->out,
                                     .r = linear->r,
                                     .experts = linear->experts,
+                                    .slots = linear->slots,
                                     .scaling = linear->scaling};
     return visit(context, &shown);
 }
 
-double tt_expert_linear_flops(const struct tt_expert_linear *linear, int64_t slots, bool full)
+double tt_expert_linear_flops(const struct tt_expert_linear *linear, bool full)
 {
     double each = (full || linear->weight->trainable ? 6.0 : 4.0) * (double)linear->in * (double)linear->out;
-    return (double)slots * (each + 6.0 * (double)linear->r * (double)(linear->in + linear->out));
+    return (double)linear->slots * (each + 6.0 * (double)linear->r * (double)(linear->in + linear->out));
 }

@@ -12,10 +12,10 @@
 #include "nn/linear.h"
 
 struct tt_expert_linear {
-    tt_param *weight;          /* [X, O, I] */
-    tt_param *bias;            /* [X, O]; NULL: none */
-    tt_param *lora_A, *lora_B; /* NULL: no adapter, and r is 0 */
-    int64_t experts, in, out, r;
+    tt_param *weight;                   /* [X, O, I] */
+    tt_param *bias;                     /* [X, O]; NULL: none */
+    tt_param *lora_A, *lora_B;          /* NULL: no adapter, and r is 0 */
+    int64_t experts, slots, in, out, r; /* slots: experts of a token */
     float scaling;
 };
 
@@ -41,7 +41,7 @@ TT_MUST_USE tt_status tt_expert_linear_gradients(const struct tt_expert_linear *
 /* Shows it as a linear with `experts`. */
 TT_MUST_USE tt_status tt_expert_linear_visit(const struct tt_expert_linear *linear, tt_linear_visit *visit,
                                              void *context);
-/* Training FLOPs a token, as tt_linear_group_flops: of the S experts that it has. */
-double tt_expert_linear_flops(const struct tt_expert_linear *linear, int64_t slots, bool full);
+/* Training FLOPs a token, as tt_linear_group_flops: of the experts that it has. */
+double tt_expert_linear_flops(const struct tt_expert_linear *linear, bool full);
 
 #endif

@@ -367,8 +367,8 @@ static double flops(const struct tt_half *half, double length, bool full)
     const struct tt_experts *experts = half->impl;
     (void)length;
     return tt_linear_group_flops(&experts->router, full) +
-           tt_expert_linear_flops(&experts->gate_up, experts->slots, full) +
-           tt_expert_linear_flops(&experts->down, experts->slots, full) +
+           tt_expert_linear_flops(&experts->gate_up, full) +
+           tt_expert_linear_flops(&experts->down, full) +
            tt_shared_expert_flops(&experts->shared, full);
 }
 

@@ -42,7 +42,8 @@ struct tt_linear {
     tt_param *bias; /* NULL: none */
     tt_param *lora_A, *lora_B;
     int64_t in, out, r;
-    int64_t experts; /* 0; else this only shows a linear of experts (nn/expert_linear.h) to a visitor */
+    /* 0; else this only shows a linear of experts (nn/expert_linear.h), of which a token has `slots`, to a visitor */
+    int64_t experts, slots;
     float scaling;
     double dropout; /* on the input of A, in training passes */
 };

@@ -52,6 +52,31 @@ has "models of model_type 'lara_mini' are not supported: needs routed experts (n
 has "docs/models.md lists all that are supported" experts.json
 has '"supported": false' --json experts.json
 has '"reason": "experts.json: models of model_type' --json experts.json
+# Parameters that a token reads: 2 of 6 experts in both layers, whose matrices have 1152 numbers each.
+has "active parameters       " "$golden/dense/qwen3_moe/model"
+active=$("$trimtab" inspect "$golden/dense/qwen3_moe/model" | sed -n 's/.*active parameters *\([0-9]*\) of \([0-9]*\), for each token/\1 \2/p')
+read -r read all <<<"$active"
+[ $((all - read)) -eq $((2 * 4 * 1152)) ] || fail "active parameters: $active"
+has "$all parameters" "$golden/dense/qwen3_moe/model"
+has "\"active_parameters\": $read" --json "$golden/dense/qwen3_moe/model"
+has "supported               the text part" "$golden/vision/mistral4/model"
+has "active parameters       " "$golden/vision/mistral4/model"
+"$trimtab" inspect "$golden/qwen3/model" | grep -q active && fail "a model without experts has active parameters"
+# Kimi K2 is the class of DeepSeek V3 under a type of its own.
+cat >kimi.json <<'END'
+{"architectures": ["DeepseekV3ForCausalLM"], "model_type": "kimi_k2", "attention_bias": false, "aux_loss_alpha": 0.001, "ep_size": 1,
+ "first_k_dense_replace": 1, "hidden_act": "silu", "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512,
+ "max_position_embeddings": 131072, "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_group": 1, "n_routed_experts": 384,
+ "n_shared_experts": 1, "norm_topk_prob": true, "num_attention_heads": 64, "num_experts_per_tok": 8, "num_hidden_layers": 61,
+ "num_key_value_heads": 64, "num_nextn_predict_layers": 0, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+ "rms_norm_eps": 1e-06, "rope_theta": 50000.0, "routed_scaling_factor": 2.827, "scoring_func": "sigmoid", "seq_aux": true,
+ "rope_scaling": {"beta_fast": 1.0, "beta_slow": 1.0, "factor": 32.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+  "original_max_position_embeddings": 4096, "type": "yarn"}, "tie_word_embeddings": false, "topk_group": 1,
+ "topk_method": "noaux_tc", "v_head_dim": 128, "vocab_size": 163840}
+END
+has "supported               yes" kimi.json
+has "active parameters       32" kimi.json
+has "1026408232448, for each token" kimi.json
 echo '{"model_type": "helium"}' >helium.json
 has "'helium' are not supported: needs a family of its own; its keys name no part that is missing" helium.json
 echo '{"model_type": "llava", "text_config": {"model_type": "llama"}}' >llava.json
