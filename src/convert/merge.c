@@ -212,6 +212,7 @@ tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *
     TT_GO(tt_model_folder_join(merge->folder, &config->sources));
     TT_GO(tt_quantization_inspect(merge->folder, &merge->arena, config));
     TT_GO(tt_tied_head_inspect(merge->folder, config));
+    merge->quantized = tt_quant_is_compressed(config->stored_quant); /* also where experts alone are */
     TT_GO(tt_quantization_resolve(&(struct tt_quantization_config){0}, config, TT_F32, &options.quant));
     TT_GO(tt_model_create(config, &options, &merge->model));
     struct tt_load_source source = {.folder = merge->folder, .adapter = merge->adapter};

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/str.h"
+#include "io/fp8_experts.h"
 #include "io/mxfp4.h"
 #include "io/pth.h"
 #include "io/text_part.h"
@@ -38,6 +39,7 @@ struct tt_model_folder {
     size_t tensor_count;
     struct tt_arena names;         /* of renamed tensors */
     struct tt_safetensors *mxfp4;  /* decoded tensors (io/mxfp4.h); NULL: none */
+    struct tt_safetensors *fp8;    /* decoded matrices of experts (io/fp8_experts.h); NULL: none */
     struct tt_safetensors *joined; /* tensors in pieces of the files' ones; NULL: none */
     const struct tt_text_part *part;
     bool renamed; /* names are not the files' own */
@@ -397,6 +399,7 @@ tt_status tt_model_folder_join(struct tt_model_folder *folder, const struct tt_p
     if (sources == NULL || folder->tensor_count == 0) return TT_OK;
     TT_TRY(rename_to_class(folder, sources->renames));
     if (sources->rows[0].param == NULL) return TT_OK;
+    TT_TRY(tt_fp8_experts_show(folder, sources, folder->tensors, &folder->tensor_count, &folder->fp8));
     TT_TRY(tt_join(folder->path, sources, &folder->tensors, &folder->tensor_count, &folder->joined));
     return sort_renamed(folder);
 }
@@ -405,6 +408,7 @@ void tt_model_folder_close(struct tt_model_folder *folder)
 {
     if (folder == NULL) return;
     tt_safetensors_close(folder->joined);
+    tt_safetensors_close(folder->fp8);
     tt_safetensors_close(folder->mxfp4);
     for (size_t i = 0; i < folder->file_count; i++) tt_safetensors_close(folder->files[i]);
     tt_free(folder->files);
@@ -474,8 +478,8 @@ const struct tt_safetensors_entry *tt_model_folder_find_stored(const struct tt_m
 const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *folder,
                                                   const struct tt_safetensors_entry *entry)
 {
-    const struct tt_safetensors *made[] = {folder->mxfp4, folder->joined};
-    for (size_t f = 0; f < folder->file_count + 2; f++) {
+    const struct tt_safetensors *made[] = {folder->mxfp4, folder->fp8, folder->joined};
+    for (size_t f = 0; f < folder->file_count + 3; f++) {
         const struct tt_safetensors *file =
             f < folder->file_count ? folder->files[f] : made[f - folder->file_count];
         size_t count = file != NULL ? tt_safetensors_count(file) : 0;
