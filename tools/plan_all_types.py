@@ -37,7 +37,8 @@ def plan(trimtab, config, folder):
     path = Path(folder) / "config.json"
     path.write_text(json.dumps(config))
     words = [trimtab, "plan", "--config_json", path, "--device", "h200", "--max_length", "1024",
-             "--lora_target_modules", "all-linear", "--per_device_train_batch_size", "1", "--load_in_4bit", "true"]
+             "--lora_target_modules", "all-linear", "--lora_dropout", "0", "--per_device_train_batch_size", "1",
+             "--load_in_4bit", "true"]
     result = subprocess.run([str(word) for word in words], capture_output=True, text=True)
     if result.returncode in (0, 5):  # 5: it does not fit, which is an answer too
         return None
