@@ -1,261 +1,87 @@
 #include "serve/api_request.h"
 
-#include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "serve/api_member.h"
 
 /* Nobody writes a longer conversation by hand; the bytes are limited by the server. */
 enum { MESSAGES_MAX = 10000 };
 
-struct parse {
-    struct tt_api_request *request;
-    const struct tt_json_value *root;
-    bool chat;
-    const char *param;
-};
-
-/* Members that are supported only at values without effect. */
-static const struct neutral {
-    const char *name;
-    enum { ABSENT, ZERO, ONE, FALSE, TRUE, EMPTY, FREE_CHOICE, TEXT_ALONE, AS_IS } only;
-} neutrals[] = {
-    {"best_of", ONE},
-    {"echo", FALSE},
-    {"suffix", EMPTY},
-    {"presence_penalty", ZERO},
-    {"frequency_penalty", ZERO},
-    {"logit_bias", EMPTY},
-    {"tool_choice", FREE_CHOICE},
-    {"parallel_tool_calls", TRUE},
-    {"function_call", FREE_CHOICE},
-    {"functions", EMPTY},
-    {"audio", ABSENT},
-    {"modalities", TEXT_ALONE},
-    {"reasoning_effort", ABSENT},
-    {"verbosity", ABSENT},
-    {"web_search_options", ABSENT},
-    /* vLLM: https://docs.vllm.ai, "OpenAI-Compatible Server", extra parameters */
-    {"continue_final_message", FALSE},
-    {"add_generation_prompt", TRUE},
-    {"add_special_tokens", AS_IS},
-    {"chat_template", ABSENT},
-    {"mm_processor_kwargs", EMPTY},
-    {"prompt_embeds", ABSENT},
-    {"truncate_prompt_tokens", ABSENT},
-    {"use_beam_search", FALSE},
-    {"length_penalty", ONE},
-    {"min_tokens", ZERO},
-    {"stop_token_ids", EMPTY},
-    {"include_stop_str_in_output", FALSE},
-    {"skip_special_tokens", TRUE},
-    {"spaces_between_special_tokens", TRUE},
-    {"bad_words", EMPTY},
-    {"allowed_token_ids", EMPTY},
-    {"logits_processors", EMPTY},
-    {"prompt_logprobs", ABSENT},
-    {"return_tokens_as_token_ids", FALSE},
-    {"return_token_ids", FALSE},
-    {"include_reasoning", TRUE},
-    {"thinking_token_budget", ABSENT},
-    {"kv_transfer_params", ABSENT},
-    {"vllm_xargs", EMPTY},
-    {"structured_outputs", EMPTY},
-    {"structural_tag", EMPTY},
-    {"guided_json", EMPTY},
-    {"guided_regex", EMPTY},
-    {"guided_choice", EMPTY},
-    {"guided_grammar", EMPTY},
-    {"guided_whitespace_pattern", EMPTY},
-    /* of llama.cpp's server and SGLang */
-    {"grammar", EMPTY},
-    {"json_schema", EMPTY},
-    {"mirostat", ZERO},
-    {"dynatemp_range", ZERO},
-    {"xtc_probability", ZERO},
-    {"dry_multiplier", ZERO},
-    {"typical_p", ONE},
-    {"repeat_penalty", ONE},
-    {"n_probs", ZERO},
-    {"return_tokens", FALSE},
-    {"regex", EMPTY},
-    {"ebnf", EMPTY},
-    {"stop_regex", EMPTY},
-    {"min_new_tokens", ZERO},
-    {"no_stop_trim", FALSE},
-    {"return_hidden_states", FALSE},
-    {"custom_logit_processor", EMPTY},
-};
-
-static bool is_text(const struct tt_json_value *value, const char *text)
-{
-    struct tt_span span = tt_json_span(value);
-    return span.data != NULL && tt_span_equals(span, text);
-}
-
-static bool is_neutral(const struct neutral *row, const struct tt_json_value *value, bool chat)
-{
-    if (tt_json_is_null(value)) return true;
-    switch (row->only) {
-    case ZERO:
-        return tt_json_is_number(value) && tt_json_number(value) == 0;
-    case ONE:
-        return tt_json_is_number(value) && tt_json_number(value) == 1;
-    case FALSE:
-        return tt_json_is_false(value);
-    case TRUE:
-        return tt_json_is_true(value);
-    case EMPTY:
-        return tt_json_count(value) == 0 && tt_json_span(value).bytes == 0 && !tt_json_is_number(value);
-    case FREE_CHOICE:
-        return is_text(value, "auto") || is_text(value, "none");
-    case TEXT_ALONE:
-        return tt_json_is_list(value) && tt_json_count(value) == 1 && is_text(tt_json_at(value, 0), "text");
-    case AS_IS: /* the template of a conversation writes them */
-        return chat ? tt_json_is_false(value) : tt_json_is_true(value);
-    default:
-        return false;
-    }
-}
-
-static tt_status check_neutrals(struct parse *p)
-{
-    for (size_t i = 0; i < sizeof neutrals / sizeof *neutrals; i++) {
-        const struct tt_json_value *value = tt_json_get(p->root, neutrals[i].name);
-        if (value == NULL || is_neutral(&neutrals[i], value, p->chat)) continue;
-        p->param = neutrals[i].name;
-        return tt_fail(TT_ERR_USAGE, "'%s' is not supported with this value: leave it out", p->param);
-    }
-    return TT_OK;
-}
+#define FIELD(name) .offset = offsetof(struct tt_api_request, name)
 
 /* Answers are text: no grammar restricts them. */
-static tt_status check_format(struct parse *p)
+static tt_status read_format(struct tt_api_parse *p, const struct tt_api_member *member,
+                             const struct tt_json_value *value)
 {
-    static const char member[] = "response_format";
-    const struct tt_json_value *value = tt_json_get(p->root, member), *type = tt_json_get(value, "type");
+    const struct tt_json_value *type = tt_json_get(value, "type");
     struct tt_span given = tt_json_span(type);
-    if (value == NULL || tt_json_is_null(value) || is_text(type, "text")) return TT_OK;
-    p->param = member;
-    if (given.data == NULL) return tt_fail(TT_ERR_USAGE, "'response_format' must be {\"type\": \"text\"}");
-    return tt_fail(TT_ERR_USAGE,
-                   "the response_format '%.40s' is not supported: {\"type\": \"text\"} is, or none",
-                   given.data);
+    (void)p;
+    if (tt_api_is_text(type, "text")) return TT_OK;
+    if (given.data == NULL) return tt_fail(TT_ERR_USAGE, "'%s' must be {\"type\": \"text\"}", member->name);
+    return tt_fail(TT_ERR_USAGE, "the %s '%.40s' is not supported: {\"type\": \"text\"} is, or none",
+                   member->name, given.data);
 }
 
-/* A number of the request; false: not given. */
-static tt_status read_number(struct parse *p, const char *name, double least, double most, double *out)
+/* -1, as 0, is all tokens elsewhere. */
+static tt_status read_top_k(struct tt_api_parse *p, const struct tt_api_member *member,
+                            const struct tt_json_value *value)
 {
-    const struct tt_json_value *value = tt_json_get(p->root, name);
-    if (value == NULL || tt_json_is_null(value)) return TT_OK;
-    p->param = name;
-    double number = tt_json_number(value);
-    if (!tt_json_is_number(value) || !(number >= least && number <= most))
-        return tt_fail(TT_ERR_USAGE, "'%s' must be a number from %.9g to %.9g", name, least, most);
-    *out = number;
-    p->param = NULL;
+    TT_TRY(tt_api_read_integer(p, member, value));
+    if (p->request->top_k < 0) p->request->top_k = 0;
     return TT_OK;
 }
 
-/* An integer of the request; *out stays where it is not given. */
-static tt_status read_integer(struct parse *p, const char *name, double least, double most, int64_t *out)
+static tt_status read_model(struct tt_api_parse *p, const struct tt_api_member *member,
+                            const struct tt_json_value *value)
 {
-    double number = (double)*out;
-    TT_TRY(read_number(p, name, least, most, &number));
-    p->param = name;
-    if (number != floor(number)) return tt_fail(TT_ERR_USAGE, "'%s' must be an integer", name);
-    *out = (int64_t)number;
-    p->param = NULL;
+    p->request->model = tt_json_text(value);
+    return p->request->model != NULL ? TT_OK : tt_fail(TT_ERR_USAGE, "'%s' must be a text", member->name);
+}
+
+static tt_status read_seed(struct tt_api_parse *p, const struct tt_api_member *member,
+                           const struct tt_json_value *value)
+{
+    if (!tt_json_is_integer(value))
+        return tt_fail(TT_ERR_USAGE, "'%s' must be an integer of 64 bits", member->name);
+    p->request->seed = tt_json_integer(value);
+    p->request->has_seed = true;
     return TT_OK;
 }
 
-/* Members that OpenAI's API does not have, under the names of other servers. */
-static tt_status read_more_sampling(struct parse *p)
-{
-    int64_t count = -2; /* -1, as 0, is all tokens elsewhere */
-    TT_TRY(read_integer(p, "top_k", -1, 1 << 20, &count));
-    if (count > -2) p->request->top_k = count > 0 ? count : 0;
-    TT_TRY(read_number(p, "min_p", 0, 1, &p->request->min_p));
-    return read_number(p, "repetition_penalty", 1e-3, 1e3, &p->request->repetition_penalty);
-}
-
-static tt_status read_flag(struct parse *p, const struct tt_json_value *object, const char *name, bool *out)
-{
-    const struct tt_json_value *value = tt_json_get(object, name);
-    if (value == NULL || tt_json_is_null(value)) return TT_OK;
-    p->param = name;
-    if (!tt_json_is_bool(value)) return tt_fail(TT_ERR_USAGE, "'%s' must be true or false", name);
-    *out = tt_json_is_true(value);
-    p->param = NULL;
-    return TT_OK;
-}
-
-static tt_status add_stop(struct parse *p, const struct tt_json_value *value)
+static tt_status add_stop(struct tt_api_request *request, const struct tt_json_value *value)
 {
     struct tt_span text = tt_json_span(value);
-    p->param = "stop";
-    if (text.bytes == 0 || text.bytes > TT_API_STOP_BYTES_MAX || p->request->stop_count == TT_API_STOPS_MAX)
+    if (text.bytes == 0 || text.bytes > TT_API_STOP_BYTES_MAX || request->stop_count == TT_API_STOPS_MAX)
         return tt_fail(TT_ERR_USAGE,
                        "'stop' must be a text of 1 to %d bytes, or a list of at most %d of them",
                        TT_API_STOP_BYTES_MAX, TT_API_STOPS_MAX);
-    p->request->stops[p->request->stop_count++] = text;
-    p->param = NULL;
+    request->stops[request->stop_count++] = text;
     return TT_OK;
 }
 
-static tt_status read_stops(struct parse *p)
+static tt_status read_stops(struct tt_api_parse *p, const struct tt_api_member *member,
+                            const struct tt_json_value *value)
 {
-    const struct tt_json_value *value = tt_json_get(p->root, "stop");
-    if (value == NULL || tt_json_is_null(value)) return TT_OK;
-    if (!tt_json_is_list(value)) return add_stop(p, value);
-    for (size_t i = 0; i < tt_json_count(value); i++) TT_TRY(add_stop(p, tt_json_at(value, i)));
+    (void)member;
+    if (!tt_json_is_list(value)) return add_stop(p->request, value);
+    for (size_t i = 0; i < tt_json_count(value); i++) TT_TRY(add_stop(p->request, tt_json_at(value, i)));
     return TT_OK;
 }
 
-static tt_status read_stream_options(struct parse *p)
-{
-    const struct tt_json_value *options = tt_json_get(p->root, "stream_options");
-    const struct tt_json_value *each = tt_json_get(options, "continuous_usage_stats");
-    TT_TRY(read_flag(p, options, "include_usage", &p->request->wants_usage));
-    if (each == NULL || tt_json_is_null(each) || tt_json_is_false(each)) return TT_OK;
-    p->param = "stream_options";
-    return tt_fail(TT_ERR_USAGE,
-                   "'continuous_usage_stats' is not supported: include_usage counts at the end");
-}
+/* The members of stream_options. */
+static const struct tt_api_member stream_options[] = {
+    {"include_usage", TT_API_BOTH, tt_api_read_flag, FIELD(wants_usage)},
+    {"continuous_usage_stats", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
+};
 
-static tt_status read_common(struct parse *p)
+static tt_status read_stream_options(struct tt_api_parse *p, const struct tt_api_member *member,
+                                     const struct tt_json_value *value)
 {
-    struct tt_api_request *request = p->request;
-    const struct tt_json_value *value = tt_json_get(p->root, "model");
-    request->temperature = request->top_p = request->min_p = request->repetition_penalty = -1;
-    request->top_k = -1;
-    if (value != NULL && !tt_json_is_null(value)) {
-        p->param = "model";
-        request->model = tt_json_text(value);
-        if (request->model == NULL) return tt_fail(TT_ERR_USAGE, "'model' must be a text");
-        p->param = NULL;
-    }
-    request->n = 1;
-    TT_TRY(check_neutrals(p));
-    TT_TRY(check_format(p));
-    TT_TRY(read_integer(p, "n", 1, TT_API_CHOICES_MAX, &request->n));
-    TT_TRY(read_flag(p, p->root, "stream", &request->stream));
-    TT_TRY(read_flag(p, p->root, "ignore_eos", &request->ignore_eos));
-    TT_TRY(read_stream_options(p));
-    TT_TRY(read_integer(p, "max_tokens", 1, 1 << 20, &request->max_tokens));
-    TT_TRY(read_integer(p, "max_completion_tokens", 1, 1 << 20, &request->max_tokens));
-    TT_TRY(read_number(p, "temperature", 0, 2, &request->temperature));
-    TT_TRY(read_number(p, "top_p", 1e-6, 1, &request->top_p));
-    TT_TRY(read_more_sampling(p));
-    value = tt_json_get(p->root, "seed");
-    if (value != NULL && !tt_json_is_null(value)) {
-        p->param = "seed";
-        if (!tt_json_is_integer(value)) return tt_fail(TT_ERR_USAGE, "'seed' must be an integer of 64 bits");
-        request->seed = tt_json_integer(value);
-        request->has_seed = true;
-        p->param = NULL;
-    }
-    return read_stops(p);
+    struct tt_api_parse inner = {.request = p->request, .root = value, .chat = p->chat};
+    (void)member;
+    return tt_api_read_members(&inner, stream_options, sizeof stream_options / sizeof *stream_options);
 }
 
 /* The members of the request that the chat template reads. */
@@ -273,49 +99,49 @@ static struct tt_json_value *make_row(const struct tt_json_value *root, const st
     return NULL;
 }
 
-static tt_status read_messages(struct parse *p)
+static tt_status read_messages(struct tt_api_parse *p, const struct tt_api_member *member,
+                               const struct tt_json_value *value)
 {
-    const struct tt_json_value *messages = tt_json_get(p->root, "messages");
-    size_t count = tt_json_count(messages);
-    p->param = "messages";
-    if (!tt_json_is_list(messages) || count == 0 || count > MESSAGES_MAX)
-        return tt_fail(TT_ERR_USAGE, "'messages' must be a list of 1 to %d messages", MESSAGES_MAX);
+    size_t count = tt_json_count(value);
+    if (!tt_json_is_list(value) || count == 0 || count > MESSAGES_MAX)
+        return tt_fail(TT_ERR_USAGE, "'%s' must be a list of 1 to %d messages", member->name, MESSAGES_MAX);
     for (size_t i = 0; i < count; i++)
-        if (tt_json_text(tt_json_get(tt_json_at(messages, i), "role")) == NULL)
-            return tt_fail(TT_ERR_USAGE, "each of 'messages' must be an object with a role");
-    p->request->row = make_row(p->root, messages);
+        if (tt_json_text(tt_json_get(tt_json_at(value, i), "role")) == NULL)
+            return tt_fail(TT_ERR_USAGE, "each of '%s' must be an object with a role", member->name);
+    p->request->row = make_row(p->root, value);
     if (p->request->row == NULL) return TT_ERR_MEMORY;
-    bool may_call = !is_text(tt_json_get(p->root, "tool_choice"), "none");
-    if (may_call && tt_json_count(tt_json_get(p->root, "tools")) > 0)
-        p->request->tools = tt_json_get(p->root, "tools");
-    p->param = NULL;
+    p->request->prompt_count = 1;
     return TT_OK;
 }
 
-/* A conversation's form: logprobs is a flag, top_logprobs a number beside it. */
-static tt_status read_chat_logprobs(struct parse *p)
+static tt_status read_tools(struct tt_api_parse *p, const struct tt_api_member *member,
+                            const struct tt_json_value *value)
 {
-    struct tt_api_request *request = p->request;
-    TT_TRY(read_flag(p, p->root, "logprobs", &request->wants_logprobs));
-    TT_TRY(read_integer(p, "top_logprobs", 0, TT_API_TOP_LOGPROBS_MAX, &request->top_logprobs));
-    if (request->wants_logprobs || request->top_logprobs == 0) return TT_OK;
-    p->param = "top_logprobs";
-    return tt_fail(TT_ERR_USAGE, "'top_logprobs' needs 'logprobs': true");
+    (void)member;
+    bool may_call = !tt_api_is_text(tt_json_get(p->root, "tool_choice"), "none");
+    if (may_call && tt_json_count(value) > 0) p->request->tools = value;
+    return TT_OK;
 }
 
-/* A prompt's form: logprobs is the number. */
-static tt_status read_logprobs(struct parse *p)
+/* A prompt's form of logprobs is a number; a conversation's is a flag, with the number beside it. */
+static tt_status read_logprobs(struct tt_api_parse *p, const struct tt_api_member *member,
+                               const struct tt_json_value *value)
 {
-    int64_t count = -1;
-    const struct tt_json_value *value = tt_json_get(p->root, "logprobs");
     if (tt_json_is_false(value)) return TT_OK;
-    TT_TRY(read_integer(p, "logprobs", 0, TT_API_TOP_LOGPROBS_MAX, &count));
-    p->request->wants_logprobs = count >= 0;
-    p->request->top_logprobs = count > 0 ? count : 0;
+    TT_TRY(tt_api_read_integer(p, member, value));
+    p->request->wants_logprobs = true;
     return TT_OK;
 }
 
-static tt_status add_prompt(struct parse *p, const struct tt_json_value *value)
+static tt_status read_top_logprobs(struct tt_api_parse *p, const struct tt_api_member *member,
+                                   const struct tt_json_value *value)
+{
+    TT_TRY(tt_api_read_integer(p, member, value));
+    if (p->request->wants_logprobs || p->request->top_logprobs == 0) return TT_OK;
+    return tt_fail(TT_ERR_USAGE, "'%s' needs 'logprobs': true", member->name);
+}
+
+static tt_status add_prompt(struct tt_api_request *request, const struct tt_json_value *value)
 {
     static const char message[] = "'prompt' must be a text, a list of token ids, or a list of such prompts";
     struct tt_api_prompt prompt = {.text = tt_json_span(value)};
@@ -327,39 +153,140 @@ static tt_status add_prompt(struct parse *p, const struct tt_json_value *value)
             return tt_fail(TT_ERR_USAGE, "%s", message);
     }
     if (tt_json_is_list(value)) prompt.ids = value;
-    p->request->prompts[p->request->prompt_count++] = prompt;
+    request->prompts[request->prompt_count++] = prompt;
     return TT_OK;
 }
 
-static tt_status read_prompts(struct parse *p)
+static tt_status read_prompts(struct tt_api_parse *p, const struct tt_api_member *member,
+                              const struct tt_json_value *value)
 {
-    const struct tt_json_value *value = tt_json_get(p->root, "prompt");
+    struct tt_api_request *request = p->request;
     bool several =
         tt_json_is_list(value) && tt_json_count(value) > 0 && !tt_json_is_number(tt_json_at(value, 0));
     size_t count = several ? tt_json_count(value) : 1;
-    p->param = "prompt";
-    if (count > TT_API_CHOICES_MAX || (int64_t)count * p->request->n > TT_API_CHOICES_MAX)
+    (void)member;
+    if (count > TT_API_CHOICES_MAX || (int64_t)count * request->n > TT_API_CHOICES_MAX)
         return tt_fail(TT_ERR_USAGE, "%zu prompts with %lld answers each are more than %d answers", count,
-                       (long long)p->request->n, TT_API_CHOICES_MAX);
-    p->request->prompts = tt_calloc(count, sizeof *p->request->prompts);
-    if (p->request->prompts == NULL) return TT_ERR_MEMORY;
-    for (size_t i = 0; i < count; i++) TT_TRY(add_prompt(p, several ? tt_json_at(value, i) : value));
-    p->param = NULL;
+                       (long long)request->n, TT_API_CHOICES_MAX);
+    request->prompts = tt_calloc(count, sizeof *request->prompts);
+    if (request->prompts == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++) TT_TRY(add_prompt(request, several ? tt_json_at(value, i) : value));
     return TT_OK;
+}
+
+/* One row a member. A reader may look at what the rows before it have set. */
+static const struct tt_api_member members[] = {
+    {.name = "model", .forms = TT_API_BOTH, .read = read_model},
+    {"best_of", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ONE},
+    {"echo", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
+    {"suffix", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"presence_penalty", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
+    {"frequency_penalty", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
+    {"logit_bias", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"tool_choice", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FREE_CHOICE},
+    {"parallel_tool_calls", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
+    {"function_call", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FREE_CHOICE},
+    {"functions", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"audio", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
+    {"modalities", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TEXT_ALONE},
+    {"reasoning_effort", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
+    {"verbosity", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
+    {"web_search_options", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
+    /* vLLM: https://docs.vllm.ai, "OpenAI-Compatible Server", extra parameters */
+    {"continue_final_message", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
+    {"add_generation_prompt", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
+    {"add_special_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_AS_IS},
+    {"chat_template", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
+    {"mm_processor_kwargs", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"prompt_embeds", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
+    {"truncate_prompt_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
+    {"use_beam_search", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
+    {"length_penalty", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ONE},
+    {"min_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
+    {"stop_token_ids", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"include_stop_str_in_output", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
+    {"skip_special_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
+    {"spaces_between_special_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
+    {"bad_words", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"allowed_token_ids", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"logits_processors", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"prompt_logprobs", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
+    {"return_tokens_as_token_ids", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
+    {"return_token_ids", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
+    {"include_reasoning", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
+    {"thinking_token_budget", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
+    {"kv_transfer_params", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
+    {"vllm_xargs", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"structured_outputs", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"structural_tag", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"guided_json", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"guided_regex", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"guided_choice", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"guided_grammar", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"guided_whitespace_pattern", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    /* of llama.cpp's server and SGLang */
+    {"grammar", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"json_schema", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"mirostat", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
+    {"dynatemp_range", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
+    {"xtc_probability", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
+    {"dry_multiplier", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
+    {"typical_p", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ONE},
+    {"repeat_penalty", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ONE},
+    {"n_probs", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
+    {"return_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
+    {"regex", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"ebnf", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"stop_regex", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {"min_new_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
+    {"no_stop_trim", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
+    {"return_hidden_states", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
+    {"custom_logit_processor", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
+    {.name = "response_format", .forms = TT_API_BOTH, .read = read_format},
+    {"n", TT_API_BOTH, tt_api_read_integer, FIELD(n), 1, TT_API_CHOICES_MAX},
+    {"stream", TT_API_BOTH, tt_api_read_flag, FIELD(stream)},
+    {.name = "stream_options", .forms = TT_API_BOTH, .read = read_stream_options},
+    {"ignore_eos", TT_API_BOTH, tt_api_read_flag, FIELD(ignore_eos)},
+    {"max_tokens", TT_API_BOTH, tt_api_read_integer, FIELD(max_tokens), 1, 1 << 20},
+    {"max_completion_tokens", TT_API_BOTH, tt_api_read_integer, FIELD(max_tokens), 1, 1 << 20},
+    {"temperature", TT_API_BOTH, tt_api_read_number, FIELD(temperature), 0, 2},
+    {"top_p", TT_API_BOTH, tt_api_read_number, FIELD(top_p), 1e-6, 1},
+    {.name = "seed", .forms = TT_API_BOTH, .read = read_seed},
+    {.name = "stop", .forms = TT_API_BOTH, .read = read_stops},
+    /* under the names that other servers gave them */
+    {"top_k", TT_API_BOTH, read_top_k, FIELD(top_k), -1, 1 << 20},
+    {"min_p", TT_API_BOTH, tt_api_read_number, FIELD(min_p), 0, 1},
+    {"repetition_penalty", TT_API_BOTH, tt_api_read_number, FIELD(repetition_penalty), 1e-3, 1e3},
+    /* of a conversation, and of prompts */
+    {"logprobs", TT_API_CHAT, tt_api_read_flag, FIELD(wants_logprobs)},
+    {"top_logprobs", TT_API_CHAT, read_top_logprobs, FIELD(top_logprobs), 0, TT_API_TOP_LOGPROBS_MAX},
+    {.name = "tools", .forms = TT_API_CHAT, .read = read_tools},
+    {.name = "messages", .forms = TT_API_CHAT, .read = read_messages},
+    {"logprobs", TT_API_PROMPT, read_logprobs, FIELD(top_logprobs), 0, TT_API_TOP_LOGPROBS_MAX},
+    {.name = "prompt", .forms = TT_API_PROMPT, .read = read_prompts},
+};
+
+/* What every body must have. */
+static tt_status check_prompts(struct tt_api_parse *p)
+{
+    if (p->request->prompt_count > 0) return TT_OK;
+    p->param = p->chat ? "messages" : "prompt";
+    return tt_fail(TT_ERR_USAGE, "'%s' is missing", p->param);
 }
 
 tt_status tt_api_request_parse(struct tt_span body, bool chat, struct tt_api_request *request,
                                const char **param)
 {
-    struct parse p = {.request = request, .chat = chat};
+    struct tt_api_parse p = {.request = request, .chat = chat};
     *param = NULL;
     TT_TRY(tt_json_parse(body.data, body.bytes, "the request", &request->json));
     p.root = request->json.root;
     if (!tt_json_is_object(p.root)) return tt_fail(TT_ERR_USAGE, "the request must be a JSON object");
-    tt_status status = read_common(&p);
-    if (status == TT_OK) status = chat ? read_chat_logprobs(&p) : read_logprobs(&p);
-    if (status == TT_OK) status = chat ? read_messages(&p) : read_prompts(&p);
-    if (chat) request->prompt_count = 1;
+    request->temperature = request->top_p = request->min_p = request->repetition_penalty = -1;
+    request->top_k = -1;
+    request->n = 1;
+    tt_status status = tt_api_read_members(&p, members, sizeof members / sizeof *members);
+    if (status == TT_OK) status = check_prompts(&p);
     *param = p.param;
     return status;
 }
