@@ -94,13 +94,17 @@ static tt_status serve_named(const struct serving *serving, struct tt_talk *talk
     return serve(serving->cli, command, &config);
 }
 
+/* Tokens of prompts whose log p one pass computes. */
+enum { PROMPT_ROWS = 256 };
+
 /* An address that is taken is refused before the weights are loaded. */
-static tt_status begin(void *context, const struct tt_generation_limits *limits)
+static tt_status begin(void *context, struct tt_generation_limits *limits)
 {
     const struct serving *serving = context;
     const struct tt_http_config http = http_config(serving->command);
     char line[160];
     TT_TRY(tt_serve_check(&http));
+    limits->rows = PROMPT_ROWS;
     snprintf(
         line, sizeof line,
         "loading the model, with memory for %lld requests of %lld tokens (--max_running, --context_length)",

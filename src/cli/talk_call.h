@@ -21,7 +21,7 @@ size_t tt_talk_call_sections(const char *title, const struct tt_setting *own,
 TT_MUST_USE tt_status tt_talk_call_resolve(struct tt_talk_call *call, struct tt_settings *settings);
 /* Loads the model on the ranks of the run, each with memory for `slots` conversations, and calls `lead` on the thread
  * of rank 0 with a talk over them. `begin`, unless NULL, is called in its process before the weights are loaded. */
-typedef tt_status tt_talk_begin(void *context, const struct tt_generation_limits *limits);
+typedef tt_status tt_talk_begin(void *context, struct tt_generation_limits *limits);
 typedef tt_status tt_talk_lead(void *context, struct tt_talk *talk);
 TT_MUST_USE tt_status tt_talk_call_run(const struct tt_talk_call *call, const struct tt_cancel *cancel,
                                        int64_t slots, tt_talk_begin *begin, tt_talk_lead *lead,

@@ -31,7 +31,7 @@ size_t tt_generation_count_adapters(const struct tt_generation_engine *engine)
 static tt_status create_arrays(struct tt_generation_engine *engine)
 {
     size_t slots = (size_t)engine->limits.slots, tokens = (size_t)engine->limits.pass_tokens;
-    size_t length = (size_t)engine->limits.length;
+    size_t length = (size_t)engine->limits.length, rows = (size_t)engine->rows;
     engine->slots = tt_calloc(slots, sizeof *engine->slots);
     engine->slot_ids = tt_calloc(slots, length * sizeof(int32_t));
     engine->needed = tt_calloc(tt_generation_count_adapters(engine) + 1, sizeof *engine->needed);
@@ -40,12 +40,12 @@ static tt_status create_arrays(struct tt_generation_engine *engine)
         .positions = tt_calloc(tokens, sizeof(int32_t)),
         .reached = tt_calloc(tokens, sizeof(int32_t)),
         .row_keys = tt_calloc(tokens, sizeof(int64_t)),
-        .labels = tt_calloc(slots, sizeof(int32_t)),
+        .labels = tt_calloc(rows, sizeof(int32_t)),
         .borders = tt_calloc(slots + 1, sizeof(int32_t)),
-        .rows = tt_calloc(slots, sizeof(int32_t)),
-        .slot_of_row = tt_calloc(slots, sizeof(int)),
-        .wanted = tt_calloc(slots, sizeof(bool)),
-        .rules = tt_calloc(slots, sizeof(struct tt_sample_rule)),
+        .rows = tt_calloc(rows, sizeof(int32_t)),
+        .slot_of_row = tt_calloc(rows, sizeof(int)),
+        .wanted = tt_calloc(rows, sizeof(bool)),
+        .rules = tt_calloc(rows, sizeof(struct tt_sample_rule)),
     };
     const struct pass_arrays *arrays = &engine->arrays;
     if (engine->slots == NULL || engine->slot_ids == NULL || engine->needed == NULL || arrays->ids == NULL ||
@@ -78,6 +78,7 @@ static tt_status create(struct tt_rank *borrowed, const struct tt_device_spec *d
         TT_GO(tt_adapter_set_init(engine->rank.rank, (int)inputs->adapter_count, &engine->adapters));
         TT_GO(tt_adapter_set_load(&engine->adapters, inputs));
     }
+    engine->rows = tt_generation_rows(&engine->limits);
     TT_GO(create_arrays(engine));
     *out = engine;
     engine = NULL;
@@ -104,6 +105,8 @@ static void request_destroy(struct request *request)
     tt_ids_deinit(&request->ids);
     tt_ids_deinit(&request->stops);
     tt_logprob_list_deinit(&request->logprobs);
+    tt_logprob_list_deinit(&request->prompt_logprobs);
+    tt_logprob_list_deinit(&request->spare);
     tt_free(request);
 }
 
@@ -115,6 +118,8 @@ void tt_generation_destroy(struct tt_generation_engine *engine)
     tt_adapter_set_deinit(&engine->adapters);
     tt_generation_rank_deinit(&engine->rank);
     tt_ids_deinit(&engine->end_ids);
+    for (int64_t s = 0; engine->slots != NULL && s < engine->limits.slots; s++)
+        tt_logprob_list_deinit(&engine->slots[s].known);
     tt_free(engine->slots);
     tt_free(engine->slot_ids);
     tt_free(engine->needed);
@@ -156,14 +161,20 @@ struct tt_device *tt_generation_device(const struct tt_generation_engine *engine
     return engine->rank.rank->device;
 }
 
+static tt_status check_top(int count)
+{
+    if (count >= 0 && count <= TT_TOP_LOGPROBS_MAX) return TT_OK;
+    return tt_fail(TT_ERR_USAGE, "%d likeliest tokens, at most %d", count, TT_TOP_LOGPROBS_MAX);
+}
+
 tt_status tt_generation_check(const struct tt_generation_engine *engine,
                               const struct tt_generation_request *request)
 {
     const struct tt_generation_limits *limits = &engine->limits;
     int64_t vocab = engine->inputs->model_facts.vocab_size;
     if (request->prompt_count == 0) return tt_fail(TT_ERR_DATA, "the prompt has no tokens");
-    if (request->max_new_tokens < 1)
-        return tt_fail(TT_ERR_USAGE, "max_new_tokens is %lld, but must be at least 1",
+    if (request->max_new_tokens < 0)
+        return tt_fail(TT_ERR_USAGE, "max_new_tokens is %lld, but must not be negative",
                        (long long)request->max_new_tokens);
     if (request->prompt_count > (size_t)limits->length ||
         request->max_new_tokens > limits->length - (int64_t)request->prompt_count)
@@ -181,9 +192,8 @@ tt_status tt_generation_check(const struct tt_generation_engine *engine,
     if (request->adapter < 0 || (size_t)request->adapter >= tt_generation_count_adapters(engine))
         return tt_fail(TT_ERR_USAGE, "adapter %d of %zu", request->adapter,
                        tt_generation_count_adapters(engine));
-    if (request->top_logprobs < 0 || request->top_logprobs > TT_TOP_LOGPROBS_MAX)
-        return tt_fail(TT_ERR_USAGE, "%d likeliest tokens, at most %d", request->top_logprobs,
-                       TT_TOP_LOGPROBS_MAX);
+    TT_TRY(check_top(request->top_logprobs));
+    TT_TRY(check_top(request->prompt_top_logprobs));
     return tt_sampling_check(&request->sampling);
 }
 
@@ -191,6 +201,12 @@ static tt_status copy_ids(const int32_t *ids, size_t count, struct tt_ids *to)
 {
     for (size_t i = 0; i < count; i++) TT_TRY(tt_ids_append(to, ids[i]));
     return TT_OK;
+}
+
+static tt_status reserve_prompt(struct request *request)
+{
+    TT_TRY(tt_logprob_list_reserve(&request->prompt_logprobs, request->prompt_count));
+    return tt_logprob_list_reserve(&request->spare, request->prompt_count);
 }
 
 tt_status tt_generation_submit(struct tt_generation_engine *engine, const struct tt_generation_request *ask,
@@ -214,10 +230,13 @@ tt_status tt_generation_submit(struct tt_generation_engine *engine, const struct
         .adapter = ask->adapter_off && tt_generation_has_adapter(engine) ? -1 : ask->adapter,
         .wants_logprobs = ask->wants_logprobs,
         .top_logprobs = ask->top_logprobs,
+        .wants_prompt = ask->wants_prompt_logprobs,
+        .prompt_top = ask->prompt_top_logprobs,
         .end_id = -1,
     };
     TT_GO(tt_ids_reserve(&request->ids, ask->prompt_count + (size_t)ask->max_new_tokens));
     if (ask->wants_logprobs) TT_GO(tt_logprob_list_reserve(&request->logprobs, (size_t)ask->max_new_tokens));
+    if (ask->wants_prompt_logprobs) TT_GO(reserve_prompt(request));
     TT_GO(copy_ids(ask->prompt, ask->prompt_count, &request->ids));
     TT_GO(copy_ids(ask->stop_ids, ask->stop_count, &request->stops));
     *id = engine->last_id = request->id;
@@ -259,11 +278,19 @@ tt_status tt_generation_poll(const struct tt_generation_engine *engine, int64_t 
         .tokens = request->ids.data + request->prompt_count,
         .count = request->ids.count - request->prompt_count,
         .logprobs = request->logprobs.data,
+        .logprob_count = request->logprobs.count,
+        .prompt_logprobs = request->prompt_logprobs.data,
+        .prompt_logprob_count = request->prompt_logprobs.count,
         .end_id = request->end_id,
         .prompt_done = request->done < request->prompt_count ? request->done : request->prompt_count,
         .prompt_reused = request->reused,
     };
     return TT_OK;
+}
+
+void tt_generation_unlearn(struct slot *slot, size_t count)
+{
+    if (slot->known.count > count) slot->known.count = count;
 }
 
 void tt_generation_finish(struct tt_generation_engine *engine, struct request *request,
@@ -306,5 +333,8 @@ struct tt_generation_load tt_generation_load_of(const struct tt_generation_engin
 
 void tt_generation_forget(struct tt_generation_engine *engine)
 {
-    for (int64_t s = 0; s < engine->limits.slots; s++) tt_kv_cache_truncate(engine->rank.cache, s, 0);
+    for (int64_t s = 0; s < engine->limits.slots; s++) {
+        tt_kv_cache_truncate(engine->rank.cache, s, 0);
+        tt_generation_unlearn(&engine->slots[s], 0);
+    }
 }

@@ -35,16 +35,22 @@ struct tt_generation_limits {
     int64_t length; /* tokens of a request, prompt and answer together, >= 2; at most the model's positions */
     int64_t pass_tokens; /* of one pass; 0: chosen. Raised to slots + 16 where it is less */
     int64_t waiting;     /* requests that wait for a slot; 0: any number */
-    bool packs;          /* on a CPU: weights are packed once (infer/packed_weights.h) */
+    /* Tokens of a pass that have logits, at most pass_tokens; 0: one of each slot. More of them give log p of prompts in
+     * fewer passes. */
+    int64_t rows;
+    bool packs; /* on a CPU: weights are packed once (infer/packed_weights.h) */
     /* where memory does not suffice, slots are halved down to this; 0: they are as asked */
     int64_t slots_least;
 };
+
+/* Rows of a pass that may have logits, at least one for each slot. `pass_tokens` is filled in. */
+int64_t tt_generation_rows(const struct tt_generation_limits *limits);
 
 /* All lent for the call of submit, which copies what it keeps. */
 struct tt_generation_request {
     const int32_t *prompt;
     size_t prompt_count;    /* >= 1 */
-    int64_t max_new_tokens; /* >= 1; prompt_count + max_new_tokens <= limits.length */
+    int64_t max_new_tokens; /* >= 0; prompt_count + max_new_tokens <= limits.length */
     struct tt_sampling_options sampling;
     uint64_t seed;
     const int32_t *stop_ids; /* end the answer too, besides the model's end tokens */
@@ -54,6 +60,10 @@ struct tt_generation_request {
     int adapter;      /* number of the adapter among those of the inputs */
     bool wants_logprobs;
     int top_logprobs; /* of the likeliest tokens, 0 .. TT_TOP_LOGPROBS_MAX */
+    /* The same for the tokens of the prompt behind the first. Beginnings whose log p a slot still has are not computed
+     * again. */
+    bool wants_prompt_logprobs;
+    int prompt_top_logprobs;
 };
 
 enum tt_generation_state {
@@ -69,10 +79,15 @@ struct tt_generation_progress {
     enum tt_generation_state state;
     const int32_t *tokens; /* all new ids so far */
     size_t count;
-    const struct tt_token_logprobs *logprobs; /* [count] where they are wanted */
-    int32_t end_id;                           /* the id that ended it; -1: none */
-    size_t prompt_done;                       /* tokens of the prompt that are in the cache */
-    size_t prompt_reused;                     /* of these, computed for an earlier request */
+    /* Where they are wanted: of the tokens, and of the id that ended the answer. */
+    const struct tt_token_logprobs *logprobs;
+    size_t logprob_count;
+    /* Where they are wanted: of the prompt's second token, its third ..., all of them once the answer begins. */
+    const struct tt_token_logprobs *prompt_logprobs;
+    size_t prompt_logprob_count;
+    int32_t end_id;       /* the id that ended it; -1: none */
+    size_t prompt_done;   /* tokens of the prompt that are in the cache */
+    size_t prompt_reused; /* of these, computed for an earlier request */
 };
 static inline bool tt_generation_is_finished(enum tt_generation_state state)
 {

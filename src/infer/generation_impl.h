@@ -20,7 +20,11 @@ struct request {
     int adapter; /* -1: the base alone */
     bool wants_logprobs;
     int top_logprobs;
-    struct tt_logprob_list logprobs; /* of the answer */
+    struct tt_logprob_list logprobs; /* of the answer, and of its end */
+    bool wants_prompt;
+    int prompt_top;
+    struct tt_logprob_list prompt_logprobs; /* of the prompt's second token, its third ... */
+    struct tt_logprob_list spare;           /* empty memory for them, for a slot that has less */
     enum tt_generation_state state;
     int32_t end_id;
 };
@@ -33,6 +37,9 @@ struct slot {
     int rope_part;     /* of the tables of rotary angles, which they were computed with (model/model.h) */
     int64_t last_used; /* number of the pass */
     int64_t added;     /* tokens of the current pass */
+    /* Log p of ids[1], ids[2] ..., with known_top of the likeliest, as far as requests wanted them. */
+    struct tt_logprob_list known;
+    int known_top;
 };
 
 /* Host arrays of the next pass. */
@@ -40,7 +47,7 @@ struct pass_arrays {
     int32_t *ids, *positions, *reached, *labels, *borders, *rows;
     int64_t *row_keys;
     int *slot_of_row;
-    bool *wanted;                 /* rows with logprobs */
+    bool *wanted;                 /* rows with log p */
     struct tt_sample_rule *rules; /* of the rows */
 };
 
@@ -51,6 +58,7 @@ struct tt_generation_engine {
     struct tt_adapter_set adapters; /* empty unless there are several */
     bool shared;                    /* with other ranks, which run each pass together */
     struct tt_ids end_ids;
+    int64_t rows;              /* of a pass, at most */
     struct request **requests; /* ascending ids */
     size_t count, capacity;
     int64_t last_id;
@@ -63,6 +71,8 @@ struct tt_generation_engine {
 
 /* Count, at least 1: without adapter folders, the adapter that a lent rank trains, or none. */
 size_t tt_generation_count_adapters(const struct tt_generation_engine *engine);
+/* Forgets the log p that a slot knows behind its first `count` ones. */
+void tt_generation_unlearn(struct slot *slot, size_t count);
 /* Ends a waiting or running request in `state` and frees its slot. */
 void tt_generation_finish(struct tt_generation_engine *engine, struct request *request,
                           enum tt_generation_state state);

@@ -43,11 +43,11 @@ struct choice_layout {
     int64_t words;
 };
 
-static struct choice_layout lay_choice(int64_t slots, int64_t vocab)
+static struct choice_layout lay_choice(int64_t rows, int64_t slots, int64_t vocab)
 {
     struct choice_layout layout = {.words = tt_sample_seen_words(vocab)};
-    layout.ids = tt_align_up((size_t)slots * sizeof(struct tt_sample_rule), 256);
-    layout.seen = layout.ids + tt_align_up((size_t)slots * sizeof(int32_t), 256);
+    layout.ids = tt_align_up((size_t)rows * sizeof(struct tt_sample_rule), 256);
+    layout.seen = layout.ids + tt_align_up((size_t)rows * sizeof(int32_t), 256);
     layout.total = layout.seen + (size_t)(slots * layout.words) * sizeof(int32_t);
     return layout;
 }
@@ -56,12 +56,13 @@ static struct choice_layout lay_choice(int64_t slots, int64_t vocab)
 static tt_status create_memory(const struct tt_rank *rank, const struct tt_batch_limits *limits,
                                struct tt_generation_rank *out)
 {
-    int64_t slots = limits->sequences;
-    struct choice_layout layout = lay_choice(slots, rank->model->facts.vocab_size);
+    int64_t slots = limits->sequences, rows = limits->rows;
+    struct choice_layout layout = lay_choice(rows, slots, rank->model->facts.vocab_size);
     out->slots = slots;
+    out->rows = rows;
     TT_TRY(create_cache(rank, limits, out));
     TT_TRY(tt_buffer_create(rank->device, layout.total, TT_PURPOSE_ACTIVATIONS, &out->choice));
-    TT_TRY(tt_host_buffer_create(rank->device, (size_t)slots * sizeof(int32_t), TT_PURPOSE_STAGING,
+    TT_TRY(tt_host_buffer_create(rank->device, (size_t)rows * sizeof(int32_t), TT_PURPOSE_STAGING,
                                  &out->tokens));
     out->seen = tt_calloc((size_t)layout.words, sizeof *out->seen);
     if (out->seen == NULL) return TT_ERR_MEMORY;
@@ -271,11 +272,17 @@ void tt_generation_limits_fill(const struct tt_device_config *device, struct tt_
     if (limits->pass_tokens > most) limits->pass_tokens = most;
 }
 
+int64_t tt_generation_rows(const struct tt_generation_limits *limits)
+{
+    int64_t rows = limits->rows < limits->pass_tokens ? limits->rows : limits->pass_tokens;
+    return rows < limits->slots ? limits->slots : rows;
+}
+
 struct tt_batch_limits tt_generation_batch_limits(const struct tt_generation_limits *limits)
 {
     return (struct tt_batch_limits){.tokens = limits->pass_tokens,
                                     .sequences = limits->slots,
-                                    .rows = limits->slots,
+                                    .rows = tt_generation_rows(limits),
                                     .length = limits->length};
 }
 
@@ -354,7 +361,7 @@ void tt_generation_rank_deinit(struct tt_generation_rank *rank)
 tt_status tt_generation_rank_see(struct tt_generation_rank *rank, int64_t slot, const int32_t *ids,
                                  size_t count)
 {
-    struct choice_layout layout = lay_choice(rank->slots, rank->rank->model->facts.vocab_size);
+    struct choice_layout layout = lay_choice(rank->rows, rank->slots, rank->rank->model->facts.vocab_size);
     size_t bytes = (size_t)layout.words * sizeof *rank->seen;
     memset(rank->seen, 0, bytes);
     for (size_t i = 0; i < count; i++) rank->seen[ids[i] / 32] |= UINT32_C(1) << ids[i] % 32;
@@ -388,7 +395,7 @@ static tt_status copy_logits(struct tt_generation_rank *rank)
 static tt_status choose(struct tt_generation_rank *rank)
 {
     struct tt_stream *stream = rank->rank->stream;
-    struct choice_layout layout = lay_choice(rank->slots, rank->rank->model->facts.vocab_size);
+    struct choice_layout layout = lay_choice(rank->rows, rank->slots, rank->rank->model->facts.vocab_size);
     char *choice = tt_buffer_data(rank->choice);
     int64_t rows = rank->rank->batch.row_count;
     if (rows == 0) return TT_OK;

@@ -17,7 +17,7 @@ struct tt_generation_rank {
     struct tt_buffer *tokens;  /* host memory: the ids */
     uint32_t *seen;            /* host memory: the bits of one slot */
     struct tt_buffer *panels;  /* of packed weights; NULL: none */
-    int64_t slots;
+    int64_t slots, rows;
     /* Set before each pass: rows whose logits come to the host, and how many of them there are. */
     const bool *wanted; /* lent */
     int64_t wanted_count;

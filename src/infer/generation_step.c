@@ -30,6 +30,17 @@ static int rope_part_of(const struct tt_generation_engine *engine, const struct 
     return tt_rank_rope_part(engine->rank.rank, (int64_t)request->ids.count);
 }
 
+/* How many of the `common` tokens need not be computed for the request. Where it wants log p of its prompt, the slot must
+ * know those up to the token behind them, since their logits are gone. */
+static int64_t usable_length(const struct request *request, const struct slot *slot, int64_t common,
+                             bool whole)
+{
+    if (!request->wants_prompt) return common;
+    if (whole || common == 0 || slot->known_top < request->prompt_top) return 0;
+    int64_t known = (int64_t)slot->known.count;
+    return known < common - 1 ? known : common - 1;
+}
+
 /* The slot of a request, and the cached tokens that it continues from. */
 struct place {
     int64_t slot;   /* free; -1: none */
@@ -51,13 +62,15 @@ static struct place find_place(const struct tt_generation_engine *engine, const 
         if (slot->adapter != request->adapter || slot->rope_part != part) continue;
         int64_t common = common_length(request, slot->ids, held(engine, s));
         if (whole && common < held(engine, s)) common = 0;
+        common = usable_length(request, slot, common, whole);
         if (common > place.common || (common == place.common && slot->request == NULL)) {
             place.common = common;
             place.source = s;
         }
         const struct request *other = slot->request;
-        int64_t later =
-            other == NULL ? 0 : common_length(request, other->ids.data, (int64_t)other->prompt_count);
+        bool gives = other != NULL && (!request->wants_prompt ||
+                                       (other->wants_prompt && other->prompt_top >= request->prompt_top));
+        int64_t later = gives ? common_length(request, other->ids.data, (int64_t)other->prompt_count) : 0;
         if (later > coming && !whole) coming = later;
     }
     if (place.common < REUSE_MIN) place.common = 0;
@@ -67,6 +80,42 @@ static struct place find_place(const struct tt_generation_engine *engine, const 
     place.slot = in_place ? place.source : oldest;
     place.waits = coming >= WAIT_MIN && coming >= place.common + REUSE_MIN;
     return place;
+}
+
+/* Gives the slot memory for log p of the whole prompt. */
+static void widen(struct slot *slot, struct request *request)
+{
+    struct tt_logprob_list less = slot->known;
+    if (less.capacity >= request->prompt_count) return;
+    if (less.count > 0) memcpy(request->spare.data, less.data, less.count * sizeof *less.data);
+    request->spare.count = less.count;
+    slot->known = request->spare;
+    request->spare = less;
+}
+
+/* Hands the log p of the tokens that are not computed to the request and to its slot. */
+static tt_status inherit(struct tt_generation_engine *engine, struct request *request,
+                         const struct place *place)
+{
+    struct slot *slot = &engine->slots[place->slot];
+    size_t common = (size_t)place->common;
+    if (!request->wants_prompt) {
+        tt_generation_unlearn(slot, common > 0 && place->slot == place->source ? common - 1 : 0);
+        return TT_OK;
+    }
+    const struct slot *source = common > 0 ? &engine->slots[place->source] : NULL;
+    slot->known_top =
+        source != NULL && source->known_top < request->prompt_top ? source->known_top : request->prompt_top;
+    if (source != slot) slot->known.count = 0;
+    tt_generation_unlearn(slot, common);
+    widen(slot, request);
+    for (size_t i = 0; i < common; i++) {
+        struct tt_token_logprobs one = source->known.data[i];
+        if (source != slot) TT_TRY(tt_logprob_list_append(&slot->known, &one));
+        if (one.count > request->prompt_top) one.count = request->prompt_top;
+        TT_TRY(tt_logprob_list_append(&request->prompt_logprobs, &one));
+    }
+    return TT_OK;
 }
 
 static tt_status start(struct tt_generation_engine *engine, struct request *request,
@@ -80,6 +129,7 @@ static tt_status start(struct tt_generation_engine *engine, struct request *requ
     if (tt_sampling_has_penalty(&request->sampling))
         TT_TRY(tt_generation_rank_see(&engine->rank, place->slot, request->ids.data, request->prompt_count));
     memcpy(slot->ids, request->ids.data, (size_t)place->common * sizeof *slot->ids);
+    TT_TRY(inherit(engine, request, place));
     slot->request = request;
     slot->adapter = request->adapter;
     slot->rope_part = rope_part_of(engine, request);
@@ -101,6 +151,7 @@ static void restart_rotated(struct tt_generation_engine *engine)
         if (part == slot->rope_part) continue;
         slot->rope_part = part;
         tt_kv_cache_truncate(engine->rank.cache, s, 0);
+        tt_generation_unlearn(slot, 0);
     }
 }
 
@@ -141,21 +192,50 @@ enum part { NEXT_TOKENS = 1, PROMPTS = 2 };
 /* Sets `added` of every slot: one token of each answer, then as much of the prompts as fits. Returns their sum. */
 static int64_t choose_tokens(struct tt_generation_engine *engine, int adapter, int parts)
 {
-    int64_t room = engine->limits.pass_tokens;
+    int64_t room = engine->limits.pass_tokens, rows = engine->rows;
     for (int64_t s = 0; s < engine->limits.slots; s++) {
         struct slot *slot = &engine->slots[s];
         bool next = (parts & NEXT_TOKENS) != 0 && slot->request != NULL && slot->adapter == adapter &&
                     left(engine, s) == 1;
         slot->added = next;
         room -= next;
+        rows -= next;
     }
-    for (int64_t s;
-         (parts & PROMPTS) != 0 && room > 0 && (s = next_prompt(engine, adapter, parts != PROMPTS)) >= 0;) {
+    for (int64_t s; (parts & PROMPTS) != 0 && room > 0 && rows > 0 &&
+                    (s = next_prompt(engine, adapter, parts != PROMPTS)) >= 0;) {
         struct slot *slot = &engine->slots[s];
-        slot->added = left(engine, s) < room ? left(engine, s) : room;
+        int64_t most = slot->request->wants_prompt && rows < room ? rows : room;
+        slot->added = left(engine, s) < most ? left(engine, s) : most;
         room -= slot->added;
+        rows -= slot->request->wants_prompt ? slot->added : 1;
     }
     return engine->limits.pass_tokens - room;
+}
+
+/* Adds the row of token `t` of the slot, the next one of the batch. Rows that choose a token have its rules; the others
+ * have log p of a prompt. */
+static void add_row(struct tt_generation_engine *engine, struct tt_batch *batch, int64_t s, int64_t t)
+{
+    const struct pass_arrays *arrays = &engine->arrays;
+    const struct request *request = engine->slots[s].request;
+    bool chooses = t + 1 == (int64_t)request->ids.count, wanted = !chooses || request->wants_logprobs;
+    size_t made = request->ids.count - request->prompt_count;
+    const struct tt_sampling_options none = {0};
+    arrays->rules[batch->row_count] =
+        chooses ? tt_sampling_rule(&request->sampling, tt_rng_uniform(request->rng, made), (int32_t)s)
+                : tt_sampling_rule(&none, 0, -1);
+    arrays->wanted[batch->row_count] = wanted;
+    engine->rank.wanted_count += wanted;
+    arrays->slot_of_row[batch->row_count] = (int)s;
+    arrays->rows[batch->row_count++] = (int32_t)batch->token_count;
+}
+
+/* Whether token `t` of the slot has a row: its logits choose a token, or are log p of the next one of a prompt, of which
+ * `known` are there. */
+static bool has_row(const struct request *request, int64_t t, size_t known)
+{
+    if (t + 1 == (int64_t)request->ids.count) return request->max_new_tokens > 0;
+    return request->wants_prompt && t + 1 < (int64_t)request->prompt_count && t >= (int64_t)known;
 }
 
 /* Lays the chosen tokens out as a batch; those that end a prompt or an answer have logits. */
@@ -177,22 +257,16 @@ static struct tt_batch make_batch(struct tt_generation_engine *engine)
     for (int64_t s = 0; s < engine->limits.slots; s++) {
         struct slot *slot = &engine->slots[s];
         int64_t first = held(engine, s);
+        size_t known = slot->request != NULL ? slot->request->prompt_logprobs.count : 0;
         for (int64_t t = first; t < first + slot->added; t++) {
             slot->ids[t] = slot->request->ids.data[t];
             arrays->ids[batch.token_count] = slot->ids[t];
             arrays->reached[batch.token_count] = (int32_t)slot->request->ids.count;
+            if (has_row(slot->request, t, known)) add_row(engine, &batch, s, t);
             arrays->positions[batch.token_count++] = (int32_t)t;
         }
         arrays->borders[s + 1] = (int32_t)batch.token_count;
         if (slot->added > batch.max_length) batch.max_length = slot->added;
-        if (slot->added == 0 || slot->added < left(engine, s)) continue;
-        size_t made = slot->request->ids.count - slot->request->prompt_count;
-        arrays->rules[batch.row_count] =
-            tt_sampling_rule(&slot->request->sampling, tt_rng_uniform(slot->request->rng, made), (int32_t)s);
-        arrays->wanted[batch.row_count] = slot->request->wants_logprobs;
-        engine->rank.wanted_count += slot->request->wants_logprobs;
-        arrays->slot_of_row[batch.row_count] = (int)s;
-        arrays->rows[batch.row_count++] = (int32_t)(batch.token_count - 1);
     }
     return batch;
 }
@@ -205,19 +279,62 @@ static tt_status add_token(struct tt_generation_engine *engine, struct request *
     size_t made = request->ids.count - request->prompt_count;
     bool ends = !request->ignore_end && tt_end_ids_contain(&engine->end_ids, token);
     engine->load.generated++;
+    if (request->wants_logprobs) {
+        tt_token_logprobs_make(logits, engine->inputs->model_facts.vocab_size, token, request->top_logprobs,
+                               &logprobs);
+        TT_TRY(tt_logprob_list_append(&request->logprobs, &logprobs));
+    }
     if (ends || tt_end_ids_contain(&request->stops, token)) {
         request->end_id = token;
         tt_generation_finish(engine, request, TT_GENERATION_ENDED);
         return TT_OK;
     }
     TT_TRY(tt_ids_append(&request->ids, token));
-    if (request->wants_logprobs) {
-        tt_token_logprobs_make(logits, engine->inputs->model_facts.vocab_size, token, request->top_logprobs,
-                               &logprobs);
-        TT_TRY(tt_logprob_list_append(&request->logprobs, &logprobs));
-    }
     if (made + 1 == (size_t)request->max_new_tokens)
         tt_generation_finish(engine, request, TT_GENERATION_LENGTH);
+    return TT_OK;
+}
+
+/* Log p of the token of a prompt behind the one at `position`. */
+static tt_status add_prompt_logprobs(struct tt_generation_engine *engine, struct slot *slot, int32_t position,
+                                     const float *logits)
+{
+    struct request *request = slot->request;
+    int64_t vocab = engine->inputs->model_facts.vocab_size;
+    struct tt_token_logprobs logprobs;
+    int32_t token = request->ids.data[position + 1];
+    tt_token_logprobs_make(logits, vocab, token, request->prompt_top, &logprobs);
+    logprobs.rank = tt_token_rank(logits, vocab, token);
+    TT_TRY(tt_logprob_list_append(&request->prompt_logprobs, &logprobs));
+    if (slot->known.count != (size_t)position) return TT_OK;
+    return tt_logprob_list_append(&slot->known, &logprobs);
+}
+
+/* Ends the requests that want no new tokens once their prompts are there. */
+static void finish_prompts(struct tt_generation_engine *engine)
+{
+    for (int64_t s = 0; s < engine->limits.slots; s++) {
+        struct request *request = engine->slots[s].request;
+        if (request != NULL && request->max_new_tokens == 0 && left(engine, s) == 0)
+            tt_generation_finish(engine, request, TT_GENERATION_LENGTH);
+    }
+}
+
+/* What the rows of a pass have given: chosen tokens, and log p of prompts. */
+static tt_status take_rows(struct tt_generation_engine *engine, const struct tt_batch *batch,
+                           const int32_t *tokens)
+{
+    const struct pass_arrays *arrays = &engine->arrays;
+    const float *logits = engine->rank.logits;
+    for (int64_t n = 0; n < batch->row_count; n++) {
+        struct slot *slot = &engine->slots[arrays->slot_of_row[n]];
+        int32_t position = arrays->positions[arrays->rows[n]];
+        if (position + 1 < (int32_t)slot->request->prompt_count)
+            TT_TRY(add_prompt_logprobs(engine, slot, position, logits));
+        else
+            TT_TRY(add_token(engine, slot->request, tokens[n], logits));
+        if (arrays->wanted[n]) logits += engine->inputs->model_facts.vocab_size;
+    }
     return TT_OK;
 }
 
@@ -237,12 +354,8 @@ static tt_status run_pass(struct tt_generation_engine *engine, int adapter, int 
         slot->last_used = engine->load.passes;
         if ((size_t)held(engine, s) > slot->request->done) slot->request->done = (size_t)held(engine, s);
     }
-    const float *logits = engine->rank.logits;
-    for (int64_t n = 0; n < batch.row_count; n++) {
-        struct request *request = engine->slots[engine->arrays.slot_of_row[n]].request;
-        TT_GO(add_token(engine, request, tokens[n], logits));
-        if (engine->arrays.wanted[n]) logits += engine->inputs->model_facts.vocab_size;
-    }
+    TT_GO(take_rows(engine, &batch, tokens));
+    finish_prompts(engine);
 out:
     tt_generation_rank_end(&engine->rank);
     return status;

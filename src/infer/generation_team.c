@@ -28,7 +28,8 @@ struct event {
     int64_t id;                             /* 0: none */
     struct tt_generation_progress progress; /* without its pointers */
     int32_t token;                          /* the new one; -1: none */
-    bool has_logprobs;                      /* of the new one */
+    bool has_logprobs;                      /* of the new one, or of the id that ended the answer */
+    int64_t prompt_logprobs;                /* further ones of the prompt */
 };
 
 /* The leader's view of a request. */
@@ -37,14 +38,15 @@ struct entry {
     int64_t rank;          /* that has it; -1: none yet */
     struct tt_str message; /* until it is sent */
     struct tt_ids tokens;
-    struct tt_logprob_list logprobs;
+    struct tt_logprob_list logprobs, prompt_logprobs;
     struct tt_generation_progress progress; /* but for the lists */
 };
 
 /* A request that the engine of this rank runs. */
 struct running {
     int64_t id, engine_id;
-    size_t reported; /* tokens */
+    /* what the leader knows: tokens, and log p */
+    size_t reported, reported_logprobs, reported_prompt;
 };
 
 struct tt_generation_team {
@@ -52,6 +54,7 @@ struct tt_generation_team {
     struct tt_comm *world;
     int ranks;
     int64_t slots; /* of each rank */
+    int64_t rows;  /* of a pass of a rank */
     /* with several ranks */
     struct running *running; /* [slots] */
     struct event *own;       /* [slots] */
@@ -59,6 +62,8 @@ struct tt_generation_team {
     struct event *all; /* [ranks * slots] */
     /* of the events, gathered where one has them */
     struct tt_token_logprobs *own_logprobs, *all_logprobs;
+    struct tt_token_logprobs *own_prompt,
+        *all_prompt;      /* [rows], [ranks * rows]: in the order of the events */
     struct round *rounds; /* [ranks] */
     /* the leader's */
     int64_t *load;         /* [ranks], requests that a rank has */
@@ -79,6 +84,7 @@ tt_status tt_generation_team_create(struct tt_generation_engine *engine, struct 
     team->world = tt_generation_world(engine);
     team->ranks = tt_comm_world_size(team->world);
     team->slots = tt_generation_limits_of(engine)->slots;
+    team->rows = tt_generation_rows(tt_generation_limits_of(engine));
     *out = team;
     if (team->ranks == 1) return TT_OK;
     team->running = tt_calloc((size_t)team->slots, sizeof *team->running);
@@ -86,10 +92,13 @@ tt_status tt_generation_team_create(struct tt_generation_engine *engine, struct 
     team->all = tt_calloc((size_t)(team->ranks * team->slots), sizeof *team->all);
     team->own_logprobs = tt_calloc((size_t)team->slots, sizeof *team->own_logprobs);
     team->all_logprobs = tt_calloc((size_t)(team->ranks * team->slots), sizeof *team->all_logprobs);
+    team->own_prompt = tt_calloc((size_t)team->rows, sizeof *team->own_prompt);
+    team->all_prompt = tt_calloc((size_t)(team->ranks * team->rows), sizeof *team->all_prompt);
     team->load = tt_calloc((size_t)team->ranks, sizeof *team->load);
     team->rounds = tt_calloc((size_t)team->ranks, sizeof *team->rounds);
     if (team->running != NULL && team->own != NULL && team->all != NULL && team->load != NULL &&
-        team->rounds != NULL && team->own_logprobs != NULL && team->all_logprobs != NULL)
+        team->rounds != NULL && team->own_logprobs != NULL && team->all_logprobs != NULL &&
+        team->own_prompt != NULL && team->all_prompt != NULL)
         return TT_OK;
     tt_generation_team_destroy(team);
     *out = NULL;
@@ -110,6 +119,7 @@ static void entry_deinit(struct entry *entry)
     tt_str_deinit(&entry->message);
     tt_ids_deinit(&entry->tokens);
     tt_logprob_list_deinit(&entry->logprobs);
+    tt_logprob_list_deinit(&entry->prompt_logprobs);
 }
 
 void tt_generation_team_destroy(struct tt_generation_team *team)
@@ -123,6 +133,8 @@ void tt_generation_team_destroy(struct tt_generation_team *team)
     tt_free(team->all);
     tt_free(team->own_logprobs);
     tt_free(team->all_logprobs);
+    tt_free(team->own_prompt);
+    tt_free(team->all_prompt);
     tt_free(team->load);
     tt_free(team->rounds);
     tt_generation_destroy(team->engine);
@@ -185,6 +197,8 @@ tt_status tt_generation_team_submit(struct tt_generation_team *team,
     if (status == TT_OK) status = tt_ids_reserve(&entry.tokens, (size_t)request->max_new_tokens);
     if (status == TT_OK && request->wants_logprobs)
         status = tt_logprob_list_reserve(&entry.logprobs, (size_t)request->max_new_tokens);
+    if (status == TT_OK && request->wants_prompt_logprobs)
+        status = tt_logprob_list_reserve(&entry.prompt_logprobs, request->prompt_count);
     if (status != TT_OK) {
         entry_deinit(&entry);
         return status;
@@ -203,6 +217,9 @@ tt_status tt_generation_team_poll(const struct tt_generation_team *team, int64_t
     *progress = entry->progress;
     progress->tokens = entry->tokens.data;
     progress->logprobs = entry->logprobs.data;
+    progress->logprob_count = entry->logprobs.count;
+    progress->prompt_logprobs = entry->prompt_logprobs.data;
+    progress->prompt_logprob_count = entry->prompt_logprobs.count;
     progress->count = entry->tokens.count;
     return TT_OK;
 }
@@ -306,25 +323,40 @@ static tt_status obey(struct tt_generation_team *team, const struct tt_str *mess
     return TT_OK;
 }
 
+/* What is new of a request: some of the prompt's log p, at most `room`, then a token with its log p, or the end. */
+static void report(struct tt_generation_team *team, struct running *running, int64_t index, int64_t room)
+{
+    struct event *event = &team->own[index];
+    struct tt_generation_progress *progress = &event->progress;
+    size_t more = progress->prompt_logprob_count - running->reported_prompt;
+    event->id = running->id;
+    event->token = -1;
+    event->prompt_logprobs = more < (size_t)room ? (int64_t)more : room;
+    if (event->prompt_logprobs > 0)
+        memcpy(team->own_prompt + team->rows - room, progress->prompt_logprobs + running->reported_prompt,
+               (size_t)event->prompt_logprobs * sizeof *team->own_prompt);
+    running->reported_prompt += (size_t)event->prompt_logprobs;
+    bool whole = running->reported_prompt == progress->prompt_logprob_count;
+    event->has_logprobs = whole && progress->logprob_count > running->reported_logprobs;
+    if (event->has_logprobs) team->own_logprobs[index] = progress->logprobs[running->reported_logprobs++];
+    if (whole && progress->count > running->reported) event->token = progress->tokens[running->reported++];
+    whole = whole && running->reported == progress->count &&
+            running->reported_logprobs == progress->logprob_count;
+    if (!whole && tt_generation_is_finished(progress->state)) progress->state = TT_GENERATION_RUNNING;
+    progress->tokens = NULL;
+    progress->logprobs = progress->prompt_logprobs = NULL;
+}
+
 /* Lists the progress of this rank's requests in the step. */
 static tt_status list_events(struct tt_generation_team *team)
 {
     memset(team->own, 0, (size_t)team->slots * sizeof *team->own);
-    int64_t count = 0;
+    int64_t count = 0, room = team->rows;
     for (int64_t i = 0; i < team->running_count; i++) {
-        struct running *running = &team->running[i];
-        struct event *event = &team->own[count++];
-        TT_TRY(tt_generation_poll(team->engine, running->engine_id, &event->progress));
-        event->id = running->id;
-        event->token = -1;
-        if (event->progress.count > running->reported) {
-            event->has_logprobs = event->progress.logprobs != NULL;
-            if (event->has_logprobs)
-                team->own_logprobs[count - 1] = event->progress.logprobs[running->reported];
-            event->token = event->progress.tokens[running->reported++];
-        }
-        event->progress.tokens = NULL;
-        event->progress.logprobs = NULL;
+        struct event *event = &team->own[count];
+        TT_TRY(tt_generation_poll(team->engine, team->running[i].engine_id, &event->progress));
+        report(team, &team->running[i], count++, room);
+        room -= event->prompt_logprobs;
         if (tt_generation_is_finished(event->progress.state)) forget(team, i--);
     }
     return TT_OK;
@@ -332,13 +364,19 @@ static tt_status list_events(struct tt_generation_team *team)
 
 static tt_status take_events(struct tt_generation_team *team)
 {
+    int64_t at = 0;
     for (int64_t i = 0; i < team->ranks * team->slots; i++) {
         const struct event *event = &team->all[i];
         struct entry *entry = event->id != 0 ? find(team, event->id) : NULL;
+        if (i % team->slots == 0) at = i / team->slots * team->rows;
+        const struct tt_token_logprobs *prompt = team->all_prompt + at;
+        at += event->prompt_logprobs;
         if (entry == NULL || tt_generation_is_finished(entry->progress.state)) continue;
         entry->progress = event->progress;
         if (event->token >= 0) TT_TRY(tt_ids_append(&entry->tokens, event->token));
         if (event->has_logprobs) TT_TRY(tt_logprob_list_append(&entry->logprobs, &team->all_logprobs[i]));
+        for (int64_t k = 0; k < event->prompt_logprobs; k++)
+            TT_TRY(tt_logprob_list_append(&entry->prompt_logprobs, &prompt[k]));
         if (tt_generation_is_finished(event->progress.state)) team->load[entry->rank]--;
     }
     return TT_OK;
@@ -365,11 +403,17 @@ static tt_status run_round(struct tt_generation_team *team, struct tt_str *messa
     TT_TRY(list_events(team));
     TT_TRY(
         tt_comm_host_all_gather(team->world, team->own, team->all, (size_t)team->slots * sizeof *team->own));
-    bool any = false;
-    for (int64_t i = 0; i < team->ranks * team->slots; i++) any = any || team->all[i].has_logprobs;
-    if (!any) return TT_OK;
-    return tt_comm_host_all_gather(team->world, team->own_logprobs, team->all_logprobs,
-                                   (size_t)team->slots * sizeof *team->own_logprobs);
+    bool any = false, of_prompts = false;
+    for (int64_t i = 0; i < team->ranks * team->slots; i++) {
+        any = any || team->all[i].has_logprobs;
+        of_prompts = of_prompts || team->all[i].prompt_logprobs > 0;
+    }
+    if (any)
+        TT_TRY(tt_comm_host_all_gather(team->world, team->own_logprobs, team->all_logprobs,
+                                       (size_t)team->slots * sizeof *team->own_logprobs));
+    if (!of_prompts) return TT_OK;
+    return tt_comm_host_all_gather(team->world, team->own_prompt, team->all_prompt,
+                                   (size_t)team->rows * sizeof *team->own_prompt);
 }
 
 static bool is_busy(const struct tt_generation_team *team)

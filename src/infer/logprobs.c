@@ -6,7 +6,8 @@
 
 #include "base/alloc.h"
 
-enum { LANES = 4, BLOCK = 4096 };
+/* Blocks are short: beside a likely token the terms of unlikely ones would be lost in a sum of floats. */
+enum { LANES = 4, BLOCK = 128 };
 typedef float lanes __attribute__((vector_size(4 * LANES)));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
 
@@ -115,6 +116,14 @@ void tt_token_logprobs_make(const float *logits, int64_t vocab, int32_t token, i
     if (top > 0) select_top(logits, vocab, top, out);
     for (int32_t i = 0; i < out->count; i++) out->logprobs[i] = (float)((double)out->logprobs[i] - whole);
     out->logprob = (float)((double)logits[token] - whole);
+}
+
+int32_t tt_token_rank(const float *logits, int64_t vocab, int32_t token)
+{
+    int32_t above = 0;
+    float logit = logits[token];
+    for (int64_t v = 0; v < vocab; v++) above += logits[v] > logit;
+    return above + 1;
 }
 
 tt_status tt_logprob_list_append(struct tt_logprob_list *list, const struct tt_token_logprobs *value)

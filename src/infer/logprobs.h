@@ -10,9 +10,10 @@
 
 enum { TT_TOP_LOGPROBS_MAX = 20 };
 
-/* Log probabilities of one generated token. */
+/* Log probabilities of one token. */
 struct tt_token_logprobs {
     float logprob;
+    int32_t rank;  /* of tokens of a prompt: 1 for the likeliest; 0: not counted */
     int32_t count; /* of the likeliest tokens, by descending logprob, of equal ones the lower id first */
     int32_t ids[TT_TOP_LOGPROBS_MAX];
     float logprobs[TT_TOP_LOGPROBS_MAX];
@@ -21,6 +22,8 @@ struct tt_token_logprobs {
 /* `logits`: [vocab]; `top` of the likeliest are listed, at most TT_TOP_LOGPROBS_MAX. */
 void tt_token_logprobs_make(const float *logits, int64_t vocab, int32_t token, int top,
                             struct tt_token_logprobs *out);
+/* The place of `token` in the order of descending logits, from 1; of equal ones it is the first. */
+int32_t tt_token_rank(const float *logits, int64_t vocab, int32_t token);
 
 /* A zeroed struct is empty. */
 struct tt_logprob_list {

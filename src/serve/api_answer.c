@@ -27,6 +27,7 @@ static struct tt_json_value *envelope(const struct tt_api_answer *answer, const 
     struct tt_json_value *value =
         tt_json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", answer->id, "object", object, "created",
                      answer->created, "model", answer->model, "choices", choices);
+    if (answer->more != NULL) tt_json_update(value, answer->more);
     if (usage != NULL) tt_json_set(value, "usage", usage);
     return value;
 }
@@ -43,8 +44,12 @@ static struct tt_json_value *choice_of(const struct tt_api_choice *choice, const
                                        struct tt_json_value *value)
 {
     struct tt_json_value *logprobs = choice->logprobs != NULL ? choice->logprobs : tt_json_new_null();
-    return tt_json_pack("{s:i, s:o, s:o, s:o}", "index", (int)choice->index, name, value, "logprobs",
-                        logprobs, "finish_reason", text_or_null(choice->finish));
+    struct tt_json_value *made =
+        tt_json_pack("{s:i, s:o, s:o, s:o}", "index", (int)choice->index, name, value, "logprobs", logprobs,
+                     "finish_reason", text_or_null(choice->finish));
+    if (choice->more != NULL) tt_json_update(made, choice->more);
+    tt_json_release(choice->more);
+    return made;
 }
 
 /* The message of an answer; its content is null where it only calls tools. */

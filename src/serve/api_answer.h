@@ -10,6 +10,7 @@ struct tt_api_answer {
     const char *model; /* as it was asked for */
     int64_t created;
     size_t prompt_tokens, new_tokens;
+    struct tt_json_value *more; /* further members beside "choices", lent; NULL: none */
 };
 
 /* One of the answers to a request. */
@@ -19,6 +20,7 @@ struct tt_api_choice {
     const struct tt_json_value *tool_calls; /* a list; NULL: none. Of a chunk: those that it adds */
     const char *finish;                     /* "stop", "length", "tool_calls"; NULL: not finished */
     struct tt_json_value *logprobs;         /* taken over; NULL: null */
+    struct tt_json_value *more;             /* further members, taken over; NULL: none */
 };
 
 /* The whole answer. */

@@ -1,4 +1,4 @@
-/* Log p of the tokens of an answer as OpenAI's API has them. */
+/* Log p of tokens as OpenAI's API and vLLM's server have them. */
 #ifndef TT_SERVE_API_LOGPROBS_H
 #define TT_SERVE_API_LOGPROBS_H
 
@@ -6,18 +6,26 @@
 #include "infer/logprobs.h"
 #include "text/tokenizer.h"
 
+/* A run of tokens. */
 struct tt_api_tokens {
-    const struct tt_tokenizer *tokenizer;
     const int32_t *ids;
-    const struct tt_token_logprobs *logprobs;
-    size_t first, end; /* of those to write */
-    int32_t before;    /* the last id of the prompt, before ids[0] */
+    const struct tt_token_logprobs *logprobs; /* of ids[unknown], ids[unknown + 1] ... */
+    size_t unknown;                           /* first ids without log p, which are null */
+    size_t first, end;                        /* of those to write */
+    int32_t before;                           /* the id before ids[0]; -1: none */
+    int top;                                  /* of the likeliest, at most */
 };
 
-/* *out is owned. `chat`: {"content": [{token, logprob, bytes, top_logprobs}], "refusal"}, else {tokens, token_logprobs,
- * top_logprobs, text_offset}. The text of a token is what it adds behind the token before it; bytes are null where that
- * is no whole character. *offset: characters before the first token, then behind the last one. */
-TT_MUST_USE tt_status tt_api_write_logprobs(const struct tt_api_tokens *tokens, bool chat, int64_t *offset,
-                                            struct tt_json_value **out);
+/* The tokens of all runs, one after the other. *out is owned. `chat`: {"content": [{token, logprob, bytes,
+ * top_logprobs}], "refusal"}, else {tokens, token_logprobs, top_logprobs, text_offset}. The text of a token is what it
+ * adds behind the token before it; bytes are null where that is no whole character. *offset: characters before the first
+ * token, then behind the last one. */
+TT_MUST_USE tt_status tt_api_write_logprobs(const struct tt_tokenizer *tokenizer,
+                                            const struct tt_api_tokens *runs, size_t count, bool chat,
+                                            int64_t *offset, struct tt_json_value **out);
+/* vLLM's prompt_logprobs: for each token null, or an object of {logprob, rank, decoded_token} by id. */
+TT_MUST_USE tt_status tt_api_write_prompt_logprobs(const struct tt_tokenizer *tokenizer,
+                                                   const struct tt_api_tokens *run,
+                                                   struct tt_json_value **out);
 
 #endif

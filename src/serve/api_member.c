@@ -44,7 +44,16 @@ tt_status tt_api_read_flag(struct tt_api_parse *p, const struct tt_api_member *m
     return TT_OK;
 }
 
-static bool is_neutral(enum tt_api_neutral only, const struct tt_json_value *value, bool chat)
+tt_status tt_api_read_not_flag(struct tt_api_parse *p, const struct tt_api_member *member,
+                               const struct tt_json_value *value)
+{
+    bool *field = tt_api_field(p, member);
+    TT_TRY(tt_api_read_flag(p, member, value));
+    *field = !*field;
+    return TT_OK;
+}
+
+static bool is_neutral(enum tt_api_neutral only, const struct tt_json_value *value)
 {
     switch (only) {
     case TT_API_ZERO:
@@ -62,8 +71,6 @@ static bool is_neutral(enum tt_api_neutral only, const struct tt_json_value *val
     case TT_API_TEXT_ALONE:
         return tt_json_is_list(value) && tt_json_count(value) == 1 &&
                tt_api_is_text(tt_json_at(value, 0), "text");
-    case TT_API_AS_IS: /* the template of a conversation writes them */
-        return chat ? tt_json_is_false(value) : tt_json_is_true(value);
     default:
         return false;
     }
@@ -72,16 +79,16 @@ static bool is_neutral(enum tt_api_neutral only, const struct tt_json_value *val
 tt_status tt_api_read_neutral(struct tt_api_parse *p, const struct tt_api_member *member,
                               const struct tt_json_value *value)
 {
-    if (is_neutral(member->only, value, p->chat)) return TT_OK;
+    (void)p;
+    if (is_neutral(member->only, value)) return TT_OK;
     return tt_fail(TT_ERR_USAGE, "'%s' is not supported with this value: leave it out", member->name);
 }
 
 tt_status tt_api_read_members(struct tt_api_parse *p, const struct tt_api_member *table, size_t count)
 {
-    int form = p->chat ? TT_API_CHAT : TT_API_PROMPT;
     for (size_t i = 0; i < count; i++) {
         const struct tt_json_value *value = tt_json_get(p->root, table[i].name);
-        if ((table[i].forms & form) == 0 || value == NULL || tt_json_is_null(value)) continue;
+        if ((table[i].forms & (int)p->form) == 0 || value == NULL || tt_json_is_null(value)) continue;
         p->param = table[i].name;
         TT_TRY(table[i].read(p, &table[i], value));
         p->param = NULL;

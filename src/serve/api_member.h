@@ -8,7 +8,7 @@
 struct tt_api_parse {
     struct tt_api_request *request;
     const struct tt_json_value *root;
-    bool chat;
+    enum tt_api_form form;
     const char *param; /* the member that is being read: errors name it */
 };
 
@@ -16,9 +16,6 @@ struct tt_api_member;
 /* Reads a member that is there and not null. Its name is p->param. */
 typedef tt_status tt_api_read(struct tt_api_parse *p, const struct tt_api_member *member,
                               const struct tt_json_value *value);
-
-/* The kinds of body that have the member. */
-enum tt_api_forms { TT_API_CHAT = 1, TT_API_PROMPT = 2, TT_API_BOTH = 3 };
 
 /* Values that another server's default has, and that change nothing here. */
 enum tt_api_neutral {
@@ -29,13 +26,12 @@ enum tt_api_neutral {
     TT_API_TRUE,
     TT_API_EMPTY,
     TT_API_FREE_CHOICE,
-    TT_API_TEXT_ALONE,
-    TT_API_AS_IS
+    TT_API_TEXT_ALONE
 };
 
 struct tt_api_member {
     const char *name;
-    enum tt_api_forms forms;
+    int forms; /* enum tt_api_form of the bodies that have it */
     tt_api_read *read;
     size_t offset;      /* of the field of tt_api_request that the reader sets */
     double least, most; /* of a number */
@@ -52,6 +48,8 @@ TT_MUST_USE tt_status tt_api_read_flag(struct tt_api_parse *p, const struct tt_a
 TT_MUST_USE tt_status tt_api_read_neutral(struct tt_api_parse *p, const struct tt_api_member *member,
                                           const struct tt_json_value *value);
 
+TT_MUST_USE tt_status tt_api_read_not_flag(struct tt_api_parse *p, const struct tt_api_member *member,
+                                           const struct tt_json_value *value); /* bool: the opposite */
 bool tt_api_is_text(const struct tt_json_value *value, const char *text);
 /* The field of the request that the row names. */
 void *tt_api_field(const struct tt_api_parse *p, const struct tt_api_member *member);

@@ -79,7 +79,7 @@ static const struct tt_api_member stream_options[] = {
 static tt_status read_stream_options(struct tt_api_parse *p, const struct tt_api_member *member,
                                      const struct tt_json_value *value)
 {
-    struct tt_api_parse inner = {.request = p->request, .root = value, .chat = p->chat};
+    struct tt_api_parse inner = {.request = p->request, .root = value, .form = p->form};
     (void)member;
     return tt_api_read_members(&inner, stream_options, sizeof stream_options / sizeof *stream_options);
 }
@@ -141,17 +141,41 @@ static tt_status read_top_logprobs(struct tt_api_parse *p, const struct tt_api_m
     return tt_fail(TT_ERR_USAGE, "'%s' needs 'logprobs': true", member->name);
 }
 
+/* An empty list of it in the answer is vLLM's, too, but no stream has it there. */
+static tt_status read_prompt_logprobs(struct tt_api_parse *p, const struct tt_api_member *member,
+                                      const struct tt_json_value *value)
+{
+    TT_TRY(tt_api_read_integer(p, member, value));
+    if (!p->request->stream) return TT_OK;
+    return tt_fail(TT_ERR_USAGE, "'%s' is not supported in a stream: leave 'stream' out", member->name);
+}
+
+static tt_status read_truncation(struct tt_api_parse *p, const struct tt_api_member *member,
+                                 const struct tt_json_value *value)
+{
+    TT_TRY(tt_api_read_integer(p, member, value));
+    if (p->request->truncate_prompt != 0) return TT_OK;
+    return tt_fail(TT_ERR_USAGE, "'%s' leaves nothing of the prompt: give a number from 1, or -1",
+                   member->name);
+}
+
+static tt_status check_ids(const struct tt_json_value *value, const char *message)
+{
+    for (size_t i = 0; i < tt_json_count(value); i++) {
+        const struct tt_json_value *id = tt_json_at(value, i);
+        if (!tt_json_is_integer(id) || tt_json_integer(id) < 0 || tt_json_integer(id) > INT32_MAX)
+            return tt_fail(TT_ERR_USAGE, "%s", message);
+    }
+    return TT_OK;
+}
+
 static tt_status add_prompt(struct tt_api_request *request, const struct tt_json_value *value)
 {
     static const char message[] = "'prompt' must be a text, a list of token ids, or a list of such prompts";
     struct tt_api_prompt prompt = {.text = tt_json_span(value)};
     if (prompt.text.bytes == 0 && (!tt_json_is_list(value) || tt_json_count(value) == 0))
         return tt_fail(TT_ERR_USAGE, "%s", message);
-    for (size_t i = 0; i < tt_json_count(value); i++) {
-        const struct tt_json_value *id = tt_json_at(value, i);
-        if (!tt_json_is_integer(id) || tt_json_integer(id) < 0 || tt_json_integer(id) > INT32_MAX)
-            return tt_fail(TT_ERR_USAGE, "%s", message);
-    }
+    TT_TRY(check_ids(value, message));
     if (tt_json_is_list(value)) prompt.ids = value;
     request->prompts[request->prompt_count++] = prompt;
     return TT_OK;
@@ -174,11 +198,38 @@ static tt_status read_prompts(struct tt_api_parse *p, const struct tt_api_member
     return TT_OK;
 }
 
+/* The text of /tokenize, which may be empty. */
+static tt_status read_text(struct tt_api_parse *p, const struct tt_api_member *member,
+                           const struct tt_json_value *value)
+{
+    struct tt_api_request *request = p->request;
+    if (!tt_json_is_string(value)) return tt_fail(TT_ERR_USAGE, "'%s' must be a text", member->name);
+    request->prompts = tt_calloc(1, sizeof *request->prompts);
+    if (request->prompts == NULL) return TT_ERR_MEMORY;
+    request->prompts[0].text = tt_json_span(value);
+    request->prompt_count = 1;
+    return TT_OK;
+}
+
+static tt_status read_tokens(struct tt_api_parse *p, const struct tt_api_member *member,
+                             const struct tt_json_value *value)
+{
+    static const char message[] = "'tokens' must be a list of token ids";
+    (void)member;
+    if (!tt_json_is_list(value)) return tt_fail(TT_ERR_USAGE, "%s", message);
+    TT_TRY(check_ids(value, message));
+    p->request->ids.ids = value;
+    p->request->prompt_count = 1;
+    return TT_OK;
+}
+
+enum { ANY = TT_API_BOTH | TT_API_TOKENIZE | TT_API_DETOKENIZE };
+
 /* One row a member. A reader may look at what the rows before it have set. */
 static const struct tt_api_member members[] = {
-    {.name = "model", .forms = TT_API_BOTH, .read = read_model},
+    {.name = "model", .forms = ANY, .read = read_model},
     {"best_of", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ONE},
-    {"echo", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
+    {"echo", TT_API_CHAT, tt_api_read_neutral, .only = TT_API_FALSE},
     {"suffix", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"presence_penalty", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
     {"frequency_penalty", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
@@ -195,11 +246,11 @@ static const struct tt_api_member members[] = {
     /* vLLM: https://docs.vllm.ai, "OpenAI-Compatible Server", extra parameters */
     {"continue_final_message", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
     {"add_generation_prompt", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
-    {"add_special_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_AS_IS},
+    /* the template of a conversation writes them */
+    {"add_special_tokens", TT_API_CHAT, tt_api_read_neutral, .only = TT_API_FALSE},
     {"chat_template", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
     {"mm_processor_kwargs", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"prompt_embeds", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
-    {"truncate_prompt_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
     {"use_beam_search", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
     {"length_penalty", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ONE},
     {"min_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
@@ -210,9 +261,7 @@ static const struct tt_api_member members[] = {
     {"bad_words", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"allowed_token_ids", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"logits_processors", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
-    {"prompt_logprobs", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
     {"return_tokens_as_token_ids", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
-    {"return_token_ids", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
     {"include_reasoning", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
     {"thinking_token_budget", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
     {"kv_transfer_params", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
@@ -247,7 +296,8 @@ static const struct tt_api_member members[] = {
     {"stream", TT_API_BOTH, tt_api_read_flag, FIELD(stream)},
     {.name = "stream_options", .forms = TT_API_BOTH, .read = read_stream_options},
     {"ignore_eos", TT_API_BOTH, tt_api_read_flag, FIELD(ignore_eos)},
-    {"max_tokens", TT_API_BOTH, tt_api_read_integer, FIELD(max_tokens), 1, 1 << 20},
+    {"max_tokens", TT_API_CHAT, tt_api_read_integer, FIELD(max_tokens), 1, 1 << 20},
+    {"max_tokens", TT_API_PROMPT, tt_api_read_integer, FIELD(max_tokens), 0, 1 << 20},
     {"max_completion_tokens", TT_API_BOTH, tt_api_read_integer, FIELD(max_tokens), 1, 1 << 20},
     {"temperature", TT_API_BOTH, tt_api_read_number, FIELD(temperature), 0, 2},
     {"top_p", TT_API_BOTH, tt_api_read_number, FIELD(top_p), 1e-6, 1},
@@ -257,27 +307,40 @@ static const struct tt_api_member members[] = {
     {"top_k", TT_API_BOTH, read_top_k, FIELD(top_k), -1, 1 << 20},
     {"min_p", TT_API_BOTH, tt_api_read_number, FIELD(min_p), 0, 1},
     {"repetition_penalty", TT_API_BOTH, tt_api_read_number, FIELD(repetition_penalty), 1e-3, 1e3},
+    {"prompt_logprobs", TT_API_BOTH, read_prompt_logprobs, FIELD(prompt_logprobs), 0,
+     TT_API_TOP_LOGPROBS_MAX},
+    {"return_token_ids", TT_API_BOTH, tt_api_read_flag, FIELD(return_token_ids)},
+    {"truncate_prompt_tokens", TT_API_BOTH, read_truncation, FIELD(truncate_prompt), -1, 1 << 20},
     /* of a conversation, and of prompts */
     {"logprobs", TT_API_CHAT, tt_api_read_flag, FIELD(wants_logprobs)},
     {"top_logprobs", TT_API_CHAT, read_top_logprobs, FIELD(top_logprobs), 0, TT_API_TOP_LOGPROBS_MAX},
     {.name = "tools", .forms = TT_API_CHAT, .read = read_tools},
-    {.name = "messages", .forms = TT_API_CHAT, .read = read_messages},
+    {.name = "messages", .forms = TT_API_CHAT | TT_API_TOKENIZE, .read = read_messages},
+    {"echo", TT_API_PROMPT, tt_api_read_flag, FIELD(echo)},
+    {"add_special_tokens", TT_API_PROMPT | TT_API_TOKENIZE, tt_api_read_not_flag, FIELD(plain_prompt)},
     {"logprobs", TT_API_PROMPT, read_logprobs, FIELD(top_logprobs), 0, TT_API_TOP_LOGPROBS_MAX},
     {.name = "prompt", .forms = TT_API_PROMPT, .read = read_prompts},
+    /* of /tokenize and /detokenize */
+    {.name = "prompt", .forms = TT_API_TOKENIZE, .read = read_text},
+    {"add_generation_prompt", TT_API_TOKENIZE, tt_api_read_neutral, .only = TT_API_TRUE},
+    {"continue_final_message", TT_API_TOKENIZE, tt_api_read_neutral, .only = TT_API_FALSE},
+    {"chat_template", TT_API_TOKENIZE, tt_api_read_neutral, .only = TT_API_NONE},
+    {"return_token_strs", TT_API_TOKENIZE, tt_api_read_flag, FIELD(return_token_strs)},
+    {.name = "tokens", .forms = TT_API_DETOKENIZE, .read = read_tokens},
 };
 
 /* What every body must have. */
 static tt_status check_prompts(struct tt_api_parse *p)
 {
     if (p->request->prompt_count > 0) return TT_OK;
-    p->param = p->chat ? "messages" : "prompt";
+    p->param = p->form == TT_API_CHAT ? "messages" : p->form == TT_API_DETOKENIZE ? "tokens" : "prompt";
     return tt_fail(TT_ERR_USAGE, "'%s' is missing", p->param);
 }
 
-tt_status tt_api_request_parse(struct tt_span body, bool chat, struct tt_api_request *request,
+tt_status tt_api_request_parse(struct tt_span body, enum tt_api_form form, struct tt_api_request *request,
                                const char **param)
 {
-    struct tt_api_parse p = {.request = request, .chat = chat};
+    struct tt_api_parse p = {.request = request, .form = form};
     *param = NULL;
     TT_TRY(tt_json_parse(body.data, body.bytes, "the request", &request->json));
     p.root = request->json.root;
@@ -285,6 +348,7 @@ tt_status tt_api_request_parse(struct tt_span body, bool chat, struct tt_api_req
     request->temperature = request->top_p = request->min_p = request->repetition_penalty = -1;
     request->top_k = -1;
     request->n = 1;
+    request->max_tokens = request->prompt_logprobs = -1;
     tt_status status = tt_api_read_members(&p, members, sizeof members / sizeof *members);
     if (status == TT_OK) status = check_prompts(&p);
     *param = p.param;

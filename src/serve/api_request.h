@@ -12,6 +12,15 @@ enum {
     TT_API_TOP_LOGPROBS_MAX = 20
 };
 
+/* The kinds of body. */
+enum tt_api_form {
+    TT_API_CHAT = 1,   /* /v1/chat/completions */
+    TT_API_PROMPT = 2, /* /v1/completions */
+    TT_API_BOTH = TT_API_CHAT | TT_API_PROMPT,
+    TT_API_TOKENIZE = 4,
+    TT_API_DETOKENIZE = 8,
+};
+
 /* A prompt of /v1/completions: a text, or a list of integers. */
 struct tt_api_prompt {
     struct tt_span text;
@@ -23,7 +32,7 @@ struct tt_api_request {
     struct tt_json json;
     const char *model; /* NULL: not given */
     bool stream, wants_usage, ignore_eos;
-    int64_t max_tokens;        /* 0: not given */
+    int64_t max_tokens;        /* -1: not given */
     double temperature;        /* -1: not given */
     double top_p;              /* -1: not given */
     int64_t top_k;             /* -1: not given; 0: all tokens */
@@ -42,12 +51,21 @@ struct tt_api_request {
     int64_t n;                         /* answers to each prompt */
     bool wants_logprobs;
     int64_t top_logprobs; /* likeliest tokens beside each token */
+    bool echo;            /* the answer begins with its prompt */
+    /* vLLM's: -1: not given; else the same number for tokens of the prompt, in a list of their own */
+    int64_t prompt_logprobs;
+    bool return_token_ids;
+    bool plain_prompt; /* no special tokens are added to it */
+    int64_t
+        truncate_prompt; /* tokens of its end that count; 0: all; -1: those that leave room for the answer */
+    bool return_token_strs;   /* of /tokenize */
+    struct tt_api_prompt ids; /* of /detokenize */
 };
 
-/* `chat`: a body for /v1/chat/completions, else for /v1/completions. Errors are TT_ERR_USAGE or TT_ERR_DATA; *param is
+/* Errors are TT_ERR_USAGE or TT_ERR_DATA; *param is
  * then the member that is wrong, or NULL. */
-TT_MUST_USE tt_status tt_api_request_parse(struct tt_span body, bool chat, struct tt_api_request *request,
-                                           const char **param);
+TT_MUST_USE tt_status tt_api_request_parse(struct tt_span body, enum tt_api_form form,
+                                           struct tt_api_request *request, const char **param);
 void tt_api_request_deinit(struct tt_api_request *request);
 
 #endif

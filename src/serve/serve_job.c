@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "serve/api_answer.h"
-#include "serve/api_logprobs.h"
+#include "serve/job_tokens.h"
 #include "serve/refuse.h"
 #include "serve/tool_calls.h"
 
@@ -17,27 +17,16 @@ void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_
         tt_str_deinit(&job->choices[i].text);
         tt_json_release(job->choices[i].calls);
     }
+    for (size_t i = 0; job->prompts != NULL && i < job->request.prompt_count; i++)
+        tt_serve_prompt_deinit(&job->prompts[i]);
     tt_free(job->choices);
+    tt_free(job->prompts);
     tt_api_request_deinit(&job->request);
     tt_http_release(job->exchange);
     tt_free(job);
 }
 
 /* ---- The begin ---- */
-
-static tt_status make_prompt(struct tt_talk *talk, const struct tt_serve_job *job, size_t index,
-                             struct tt_ids *ids)
-{
-    ids->count = ids->beyond = 0;
-    if (job->chat) return tt_talk_prompt(talk, job->request.row, "the request", ids);
-    const struct tt_api_prompt *prompt = &job->request.prompts[index];
-    if (prompt->ids == NULL)
-        return tt_tokenizer_encode(talk->inputs->tokenizer, talk->scratch, prompt->text.data,
-                                   prompt->text.bytes, true, ids);
-    for (size_t i = 0; i < tt_json_count(prompt->ids); i++)
-        TT_TRY(tt_ids_append(ids, (int32_t)tt_json_integer(tt_json_at(prompt->ids, i))));
-    return TT_OK;
-}
 
 static struct tt_sampling_options make_sampling(const struct tt_serve_config *config,
                                                 const struct tt_api_request *request)
@@ -66,45 +55,91 @@ static uint64_t make_seed(const struct tt_serve_config *config, const struct tt_
                              : tt_generation_seed(config->seed, job->number + choice);
 }
 
+/* New tokens that the request asks for; 0: none. */
+static int64_t wanted_tokens(const struct tt_serve_config *config, const struct tt_api_request *request)
+{
+    return request->max_tokens >= 0 ? request->max_tokens : config->max_new_tokens;
+}
+
+/* Likeliest tokens beside each token of a prompt; -1: its log p is not wanted. */
+static int64_t prompt_top(const struct tt_api_request *request)
+{
+    int64_t top = request->echo && request->wants_logprobs ? request->top_logprobs : -1;
+    return request->prompt_logprobs > top ? request->prompt_logprobs : top;
+}
+
+/* Asks for answer `index`, which begins with the prompt where the request wants it. */
+static tt_status submit_choice(const struct tt_serve_config *config, struct tt_serve_job *job, size_t index,
+                               struct tt_generation_request *ask)
+{
+    struct tt_serve_choice *choice = &job->choices[index];
+    const struct tt_str *text = &tt_serve_prompt_of(job, choice)->text;
+    ask->seed = make_seed(config, job, index);
+    choice->ready = !ask->wants_prompt_logprobs;
+    choice->echoed = text->bytes;
+    if (text->bytes > 0) TT_TRY(tt_str_append(&choice->text, text->data, text->bytes));
+    return tt_talk_ask(config->talk, ask, &choice->answer);
+}
+
 /* The answers to prompt `index`. */
-static tt_status submit_prompt(const struct tt_serve_config *config, struct tt_serve_job *job, size_t index,
-                               struct tt_ids *ids)
+static tt_status submit_prompt(const struct tt_serve_config *config, struct tt_serve_job *job, size_t index)
 {
     const struct tt_api_request *request = &job->request;
-    int64_t wanted = request->max_tokens > 0 ? request->max_tokens : config->max_new_tokens;
-    TT_TRY(make_prompt(config->talk, job, index, ids));
-    job->prompt_tokens += ids->count;
+    struct tt_serve_prompt *prompt = &job->prompts[index];
+    int64_t wanted = wanted_tokens(config, request), top = prompt_top(request);
+    TT_TRY(tt_serve_prompt_make(config->talk, request, index, wanted, prompt));
+    job->prompt_tokens += prompt->ids.count;
     struct tt_generation_request ask = {
-        .prompt = ids->data,
-        .prompt_count = ids->count,
-        .max_new_tokens = tt_talk_room(config->talk, ids->count, wanted),
+        .prompt = prompt->ids.data,
+        .prompt_count = prompt->ids.count,
+        .max_new_tokens = tt_talk_room(config->talk, prompt->ids.count, wanted),
         .sampling = make_sampling(config, request),
         .ignore_end = config->ignore_end || request->ignore_eos,
         .adapter_off = job->adapter_off,
         .adapter = job->adapter,
         .wants_logprobs = request->wants_logprobs,
         .top_logprobs = (int)request->top_logprobs,
+        .wants_prompt_logprobs = top >= 0,
+        .prompt_top_logprobs = top >= 0 ? (int)top : 0,
     };
-    if (ask.max_new_tokens < 1)
+    if (ask.max_new_tokens < 1 && wanted > 0)
         return tt_fail(TT_ERR_USAGE, "the prompt has %zu tokens, which leaves no room for an answer in %lld",
-                       ids->count, (long long)tt_talk_length(config->talk));
-    for (size_t i = index * (size_t)request->n; i < (index + 1) * (size_t)request->n; i++) {
-        ask.seed = make_seed(config, job, i);
-        job->choices[i].before = ids->count > 0 ? ids->data[ids->count - 1] : -1;
-        TT_TRY(tt_talk_ask(config->talk, &ask, &job->choices[i].answer));
-    }
+                       prompt->ids.count, (long long)tt_talk_length(config->talk));
+    for (size_t i = index * (size_t)request->n; i < (index + 1) * (size_t)request->n; i++)
+        TT_TRY(submit_choice(config, job, i, &ask));
     return TT_OK;
+}
+
+static tt_status submit(const struct tt_serve_config *config, struct tt_serve_job *job)
+{
+    job->prompts = tt_calloc(job->request.prompt_count, sizeof *job->prompts);
+    if (job->prompts == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < job->request.prompt_count; i++) TT_TRY(submit_prompt(config, job, i));
+    return TT_OK;
+}
+
+/* Answers a request that generates nothing. */
+static void answer_tokens(const struct tt_serve_config *config, struct tt_serve_job *job)
+{
+    struct tt_str out = {0};
+    tt_status status = job->form == TT_API_TOKENIZE ? tt_serve_tokenize(config->talk, &job->request, &out)
+                                                    : tt_serve_detokenize(config->talk, &job->request, &out);
+    if (status == TT_OK)
+        tt_http_answer(job->exchange, 200, "application/json", out.data, out.bytes);
+    else
+        tt_serve_fail(job->exchange, status, job->form == TT_API_TOKENIZE ? "prompt" : "tokens");
+    tt_str_deinit(&out);
 }
 
 bool tt_serve_job_begin(const struct tt_serve_config *config, struct tt_serve_job *job)
 {
-    struct tt_ids ids = {0};
-    tt_status status = TT_OK;
+    if ((job->form & TT_API_BOTH) == 0) {
+        answer_tokens(config, job);
+        return false;
+    }
     snprintf(job->id, sizeof job->id, "%s-%llx-%llu", job->chat ? "chatcmpl" : "cmpl",
              (unsigned long long)job->created, (unsigned long long)job->number);
-    for (size_t i = 0; i < job->request.prompt_count && status == TT_OK; i++)
-        status = submit_prompt(config, job, i, &ids);
-    tt_ids_deinit(&ids);
+    tt_status status = submit(config, job);
     if (status != TT_OK) {
         tt_serve_fail(job->exchange, status, job->chat ? "messages" : "prompt");
         return false;
@@ -121,7 +156,7 @@ static void find_stop(const struct tt_api_request *request, struct tt_serve_choi
     const char *first = NULL;
     for (size_t i = 0; i < request->stop_count; i++) {
         struct tt_span stop = request->stops[i];
-        size_t begin = from > stop.bytes ? from - stop.bytes : 0;
+        size_t begin = from > choice->echoed + stop.bytes ? from - stop.bytes : choice->echoed;
         if (choice->text.bytes == 0) return;
         const char *found =
             memmem(choice->text.data + begin, choice->text.bytes - begin, stop.data, stop.bytes);
@@ -168,26 +203,6 @@ static struct tt_api_answer describe(const struct tt_serve_job *job)
     return answer;
 }
 
-/* Log probabilities of the tokens that were not told yet; *out stays NULL where none are wanted. */
-static tt_status tell_logprobs(const struct tt_serve_config *config, const struct tt_serve_job *job,
-                               struct tt_serve_choice *choice, struct tt_json_value **out)
-{
-    struct tt_generation_progress progress;
-    *out = NULL;
-    if (!job->request.wants_logprobs) return TT_OK;
-    if (job->request.stream && choice->told == choice->answer.tokens) return TT_OK;
-    TT_TRY(tt_generation_team_poll(config->talk->team, choice->answer.id, &progress));
-    const struct tt_api_tokens tokens = {.tokenizer = config->talk->inputs->tokenizer,
-                                         .ids = progress.tokens,
-                                         .logprobs = progress.logprobs,
-                                         .first = choice->told,
-                                         .end = choice->answer.tokens,
-                                         .before = choice->before};
-    TT_TRY(tt_api_write_logprobs(&tokens, job->chat, &choice->characters, out));
-    choice->told = choice->answer.tokens;
-    return TT_OK;
-}
-
 static const char *finish_of(const struct tt_serve_choice *choice)
 {
     if (choice->calls != NULL && choice->answer.state != TT_GENERATION_LENGTH) return "tool_calls";
@@ -217,10 +232,21 @@ static tt_status write_piece(const struct tt_serve_config *config, struct tt_ser
     struct tt_serve_choice *choice = &job->choices[index];
     const struct tt_api_answer answer = describe(job);
     struct tt_api_choice piece = {.index = index};
-    TT_TRY(tell_logprobs(config, job, choice, &piece.logprobs));
+    TT_TRY(tt_serve_tell_tokens(config, job, choice, &piece));
     if (length > 0) piece.content = (struct tt_span){choice->text.data + choice->sent, length};
     choice->sent += length;
     return tt_api_write_chunk(&answer, &piece, false, out);
+}
+
+/* The first event of a conversation's choice: its role, and what is said once. */
+static tt_status write_first(const struct tt_serve_config *config, struct tt_serve_job *job,
+                             struct tt_api_choice *piece, struct tt_str *out)
+{
+    struct tt_api_answer answer = describe(job);
+    TT_TRY(tt_serve_tell_conversation(config, job, &answer.more));
+    tt_status status = tt_api_write_chunk(&answer, piece, true, out);
+    tt_json_release(answer.more);
+    return status;
 }
 
 static tt_status write_choice(const struct tt_serve_config *config, struct tt_serve_job *job, size_t index,
@@ -231,9 +257,9 @@ static tt_status write_choice(const struct tt_serve_config *config, struct tt_se
     struct tt_api_choice piece = {.index = index};
     size_t visible = count_visible(&job->request, choice);
     bool finished = is_finished(choice);
-    if (!choice->begun && job->chat) TT_TRY(tt_api_write_chunk(&answer, &piece, true, out));
+    if (!choice->begun && job->chat) TT_TRY(write_first(config, job, &piece, out));
     choice->begun = true;
-    bool untold = finished && job->request.wants_logprobs && choice->told < choice->answer.tokens;
+    bool untold = finished && tt_serve_has_untold(job, choice);
     if (visible > choice->sent || untold)
         TT_TRY(write_piece(config, job, index, visible - choice->sent, out));
     if (!finished) return TT_OK;
@@ -251,7 +277,7 @@ static tt_status write_events(const struct tt_serve_config *config, struct tt_se
                               struct tt_str *out)
 {
     for (size_t i = 0; i < job->choice_count; i++)
-        if (!job->choices[i].over) TT_TRY(write_choice(config, job, i, out));
+        if (!job->choices[i].over && job->choices[i].ready) TT_TRY(write_choice(config, job, i, out));
     if (!finished) return TT_OK;
     const struct tt_api_answer answer = describe(job);
     if (job->request.wants_usage) TT_TRY(tt_api_write_usage(&answer, out));
@@ -261,9 +287,10 @@ static tt_status write_events(const struct tt_serve_config *config, struct tt_se
 static tt_status write_whole(const struct tt_serve_config *config, struct tt_serve_job *job,
                              struct tt_str *out)
 {
-    const struct tt_api_answer answer = describe(job);
+    struct tt_api_answer answer = describe(job);
     struct tt_api_choice *choices = tt_calloc(job->choice_count, sizeof *choices);
     tt_status status = choices != NULL ? TT_OK : TT_ERR_MEMORY;
+    if (status == TT_OK && job->chat) status = tt_serve_tell_conversation(config, job, &answer.more);
     size_t made = 0;
     for (; made < job->choice_count && status == TT_OK; made++) {
         struct tt_serve_choice *choice = &job->choices[made];
@@ -271,12 +298,16 @@ static tt_status write_whole(const struct tt_serve_config *config, struct tt_ser
                                                .content = {choice->text.data, choice->text.bytes},
                                                .tool_calls = choice->calls,
                                                .finish = finish_of(choice)};
-        status = tell_logprobs(config, job, choice, &choices[made].logprobs);
+        status = tt_serve_tell_tokens(config, job, choice, &choices[made]);
     }
     if (status == TT_OK)
         status = tt_api_write_answer(&answer, choices, made, out);
     else
-        for (size_t i = 0; i < made; i++) tt_json_release(choices[i].logprobs);
+        for (size_t i = 0; i < made; i++) {
+            tt_json_release(choices[i].logprobs);
+            tt_json_release(choices[i].more);
+        }
+    tt_json_release(answer.more);
     tt_free(choices);
     return status;
 }
@@ -307,10 +338,12 @@ static tt_status advance_choice(const struct tt_serve_config *config, const stru
 {
     size_t before = choice->text.bytes;
     if (!is_finished(choice)) TT_TRY(tt_talk_advance(config->talk, &choice->answer, &choice->text));
+    TT_TRY(tt_serve_await_prompt(config, job, choice));
     if (choice->text.bytes > before) find_stop(&job->request, choice, before);
     if (choice->stopped) tt_generation_team_cancel(config->talk->team, choice->answer.id);
     TT_TRY(seek_calls(job, choice));
-    *news = *news || choice->text.bytes > before || !choice->begun || (is_finished(choice) && !choice->over);
+    bool more = choice->text.bytes > before || !choice->begun || (is_finished(choice) && !choice->over);
+    *news = *news || (choice->ready && more);
     return TT_OK;
 }
 

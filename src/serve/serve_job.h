@@ -4,16 +4,19 @@
 #define TT_SERVE_SERVE_JOB_H
 
 #include "serve/api_request.h"
+#include "serve/serve_prompt.h"
 #include "serve/server.h"
 
 struct tt_serve_choice {
     struct tt_talk_answer answer;
-    struct tt_str text;          /* of the answer so far */
-    size_t sent;                 /* of it, as events */
-    size_t told;                 /* tokens whose log p was sent */
-    int64_t characters;          /* of these tokens */
-    int32_t before;              /* the last id of the prompt */
-    bool sought;                 /* for calls of tools, after its end */
+    struct tt_str text; /* of the answer so far; with the echo of its prompt */
+    size_t echoed;      /* bytes of the prompt */
+    size_t sent;        /* of the text, as events */
+    bool told_prompt;   /* log p and ids of the prompt were sent */
+    size_t told;        /* tokens whose log p and ids were sent, the one that ended the answer among them */
+    int64_t characters; /* of these tokens */
+    bool ready;         /* log p of its prompt is there, or not wanted */
+    bool sought;        /* for calls of tools, after its end */
     struct tt_json_value *calls; /* owned; NULL: none */
     bool begun;                  /* the first event of a stream was written */
     bool stopped;                /* by a stop text */
@@ -24,6 +27,7 @@ struct tt_serve_job {
     struct tt_serve_job *next;
     struct tt_http_exchange *exchange; /* owned reference */
     struct tt_api_request request;
+    enum tt_api_form form;
     bool chat, adapter_off;
     int adapter;
     const char *model; /* the name in answers */
@@ -31,9 +35,17 @@ struct tt_serve_job {
     int64_t created;
     uint64_t number; /* of the first answer */
     size_t prompt_tokens;
+    struct tt_serve_prompt *prompts; /* of the request's */
     struct tt_serve_choice *choices; /* the answers to the first prompt, to the second ... */
     size_t choice_count;
 };
+
+/* The prompt of a choice. */
+static inline const struct tt_serve_prompt *tt_serve_prompt_of(const struct tt_serve_job *job,
+                                                               const struct tt_serve_choice *choice)
+{
+    return &job->prompts[(size_t)(choice - job->choices) / (size_t)job->request.n];
+}
 
 void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_job *job);
 /* Submits its generations. False: it has been answered with an error. */

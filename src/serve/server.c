@@ -135,7 +135,7 @@ static tt_status make_choices(const struct tt_server *server, struct tt_serve_jo
 }
 
 /* Takes over the exchange. */
-static void accept_job(struct tt_server *server, struct tt_http_exchange *exchange, bool chat)
+static void accept_job(struct tt_server *server, struct tt_http_exchange *exchange, enum tt_api_form form)
 {
     const char *param = NULL;
     struct tt_serve_job *job = tt_calloc(1, sizeof *job);
@@ -144,10 +144,12 @@ static void accept_job(struct tt_server *server, struct tt_http_exchange *exchan
         tt_http_release(exchange);
         return;
     }
-    *job = (struct tt_serve_job){
-        .exchange = exchange, .chat = chat, .created = (int64_t)tt_clock_unix_seconds()};
-    tt_status status = tt_api_request_parse(tt_http_body(exchange), chat, &job->request, &param);
-    if (status == TT_OK) status = make_choices(server, job, &param);
+    *job = (struct tt_serve_job){.exchange = exchange,
+                                 .form = form,
+                                 .chat = form == TT_API_CHAT,
+                                 .created = (int64_t)tt_clock_unix_seconds()};
+    tt_status status = tt_api_request_parse(tt_http_body(exchange), form, &job->request, &param);
+    if (status == TT_OK && (form & TT_API_BOTH) != 0) status = make_choices(server, job, &param);
     if (status != TT_OK)
         tt_serve_fail(exchange, status, param);
     else if (!choose_model(server, job))
@@ -160,7 +162,7 @@ static void accept_job(struct tt_server *server, struct tt_http_exchange *exchan
     tt_serve_job_destroy(&server->config, job);
 }
 
-static void handle_post(struct tt_server *server, struct tt_http_exchange *exchange, bool chat)
+static void handle_post(struct tt_server *server, struct tt_http_exchange *exchange, enum tt_api_form form)
 {
     if (strcmp(tt_http_method(exchange), "POST") != 0)
         tt_serve_refuse(exchange, 405, "invalid_request_error", NULL, NULL, "this address takes POST only");
@@ -170,11 +172,13 @@ static void handle_post(struct tt_server *server, struct tt_http_exchange *excha
         tt_serve_refuse(exchange, 415, "invalid_request_error", NULL, NULL,
                         "the header Content-Type must be application/json");
     else {
-        accept_job(server, exchange, chat);
+        accept_job(server, exchange, form);
         return;
     }
     tt_http_release(exchange);
 }
+
+/* ---- The addresses ---- */
 
 static void answer_probe(struct tt_server *server, struct tt_http_exchange *exchange, const char *path)
 {
@@ -183,40 +187,82 @@ static void answer_probe(struct tt_server *server, struct tt_http_exchange *exch
     tt_http_answer(exchange, well ? 200 : 503, "text/plain", "ok\n", well ? 3 : 0);
 }
 
-static void handle_get(struct tt_server *server, struct tt_http_exchange *exchange, const char *path)
+static void answer_text(struct tt_http_exchange *exchange, tt_status status, struct tt_str *text)
 {
-    static const char models[] = "/v1/models";
-    struct tt_str text = {0};
-    bool lists = tt_starts_with(path, models);
-    const char *name = lists && path[sizeof models - 1] == '/' ? path + sizeof models : NULL;
-    size_t index = 0;
-    if (strcmp(tt_http_method(exchange), "GET") != 0 && strcmp(tt_http_method(exchange), "HEAD") != 0)
-        tt_serve_refuse(exchange, 405, "invalid_request_error", NULL, NULL, "this address takes GET only");
-    else if (!lists)
-        answer_probe(server, exchange, path);
-    else if (name != NULL && !find_model(server, name, &index))
-        answer_unknown_model(exchange, name);
-    else if (write_models(server, name != NULL ? &index : NULL, &text) == TT_OK)
-        tt_http_answer(exchange, 200, json_type, text.data, text.bytes);
+    if (status == TT_OK) tt_http_answer(exchange, 200, json_type, text->data, text->bytes);
     tt_error_clear();
-    tt_str_deinit(&text);
+    tt_str_deinit(text);
+}
+
+static void answer_models(struct tt_server *server, struct tt_http_exchange *exchange, const char *path)
+{
+    const char *name = strchr(path + sizeof "/v1/models" - 1, '/');
+    struct tt_str text = {0};
+    size_t index = 0;
+    if (name != NULL && !find_model(server, name + 1, &index))
+        answer_unknown_model(exchange, name + 1);
+    else
+        answer_text(exchange, write_models(server, name != NULL ? &index : NULL, &text), &text);
+}
+
+static void answer_tokenizer(struct tt_server *server, struct tt_http_exchange *exchange, const char *path)
+{
+    struct tt_str text = {0};
+    (void)path;
+    answer_text(exchange, tt_serve_describe_tokenizer(server->config.talk, &text), &text);
+}
+
+typedef void answer_get(struct tt_server *server, struct tt_http_exchange *exchange, const char *path);
+
+/* What there is here. */
+static const struct route {
+    const char *path;
+    bool with_name;        /* and a name may follow it */
+    enum tt_api_form form; /* of a body that is posted */
+    answer_get *get;       /* NULL: it is posted */
+} routes[] = {
+    {"/v1/chat/completions", .form = TT_API_CHAT},
+    {"/v1/completions", .form = TT_API_PROMPT},
+    {"/tokenize", .form = TT_API_TOKENIZE},
+    {"/detokenize", .form = TT_API_DETOKENIZE},
+    {"/tokenizer_info", .get = answer_tokenizer},
+    {"/v1/models", .with_name = true, .get = answer_models},
+    {"/healthz", .get = answer_probe},
+    {"/health", .get = answer_probe},
+    {"/readyz", .get = answer_probe},
+};
+
+static const struct route *find_route(const char *path)
+{
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
+        size_t bytes = strlen(routes[i].path);
+        if (strncmp(path, routes[i].path, bytes) != 0) continue;
+        if (path[bytes] == 0 || (routes[i].with_name && path[bytes] == '/')) return &routes[i];
+    }
+    return NULL;
+}
+
+static void handle_get(struct tt_server *server, struct tt_http_exchange *exchange, answer_get *get)
+{
+    const char *method = tt_http_method(exchange);
+    if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+        tt_serve_refuse(exchange, 405, "invalid_request_error", NULL, NULL, "this address takes GET only");
+    else
+        get(server, exchange, tt_http_path(exchange));
     tt_http_release(exchange);
 }
 
 static void handle(void *context, struct tt_http_exchange *exchange)
 {
-    struct tt_server *server = context;
-    const char *path = tt_http_path(exchange);
-    bool chat = strcmp(path, "/v1/chat/completions") == 0;
-    if (chat || strcmp(path, "/v1/completions") == 0) {
-        handle_post(server, exchange, chat);
-    } else if (strcmp(path, "/v1/models") == 0 || tt_starts_with(path, "/v1/models/") ||
-               tt_http_path_is_one_of(path, probes)) {
-        handle_get(server, exchange, path);
-    } else {
+    const struct route *route = find_route(tt_http_path(exchange));
+    if (route == NULL) {
         tt_serve_refuse(exchange, 404, "invalid_request_error", NULL, NULL,
                         "there is nothing here: /v1/chat/completions, /v1/completions, /v1/models, /healthz");
         tt_http_release(exchange);
+    } else if (route->get != NULL) {
+        handle_get(context, exchange, route->get);
+    } else {
+        handle_post(context, exchange, route->form);
     }
 }
 

@@ -362,8 +362,8 @@ static void wrong_requests_are_refused(void **state)
     request.prompt_count = LENGTH - 1;
     check_refused(engine, &request, TT_ERR_DATA, "this is more than the limit of 96");
     request = good;
-    request.max_new_tokens = 0;
-    check_refused(engine, &request, TT_ERR_USAGE, "max_new_tokens is 0");
+    request.max_new_tokens = -1;
+    check_refused(engine, &request, TT_ERR_USAGE, "max_new_tokens is -1");
     request.max_new_tokens = INT64_MAX;
     check_refused(engine, &request, TT_ERR_DATA, "this is more than the limit of 96");
     request = good;
