@@ -4,6 +4,7 @@
 #define TT_BACKEND_DEVICE_IMPL_H
 
 #include "backend/device.h"
+#include "backend/ops/add_logits.h"
 #include "backend/ops/attention.h"
 #include "backend/ops/center.h"
 #include "backend/ops/channels.h"

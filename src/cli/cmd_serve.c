@@ -105,6 +105,7 @@ static tt_status begin(void *context, struct tt_generation_limits *limits)
     char line[160];
     TT_TRY(tt_serve_check(&http));
     limits->rows = PROMPT_ROWS;
+    limits->adjusts = true;
     snprintf(
         line, sizeof line,
         "loading the model, with memory for %lld requests of %lld tokens (--max_running, --context_length)",

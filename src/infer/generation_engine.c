@@ -53,6 +53,9 @@ static tt_status create_arrays(struct tt_generation_engine *engine)
         arrays->labels == NULL || arrays->borders == NULL || arrays->rows == NULL ||
         arrays->slot_of_row == NULL || arrays->wanted == NULL || arrays->rules == NULL)
         return TT_ERR_MEMORY;
+    size_t entries = (size_t)tt_generation_adjust_entries(&engine->limits);
+    if (entries > 0) TT_TRY(tt_adjust_list_init(&engine->adjust, entries));
+    engine->rank.adjust = &engine->adjust;
     for (size_t s = 0; s < slots; s++) engine->slots[s].ids = engine->slot_ids + s * length;
     return TT_OK;
 }
@@ -104,6 +107,7 @@ static void request_destroy(struct request *request)
     if (request == NULL) return;
     tt_ids_deinit(&request->ids);
     tt_ids_deinit(&request->stops);
+    tt_adjustment_deinit(&request->adjustment);
     tt_logprob_list_deinit(&request->logprobs);
     tt_logprob_list_deinit(&request->prompt_logprobs);
     tt_logprob_list_deinit(&request->spare);
@@ -123,6 +127,7 @@ void tt_generation_destroy(struct tt_generation_engine *engine)
     tt_free(engine->slots);
     tt_free(engine->slot_ids);
     tt_free(engine->needed);
+    tt_adjust_list_deinit(&engine->adjust);
     tt_free(engine->arrays.ids);
     tt_free(engine->arrays.positions);
     tt_free(engine->arrays.reached);
@@ -167,6 +172,17 @@ static tt_status check_top(int count)
     return tt_fail(TT_ERR_USAGE, "%d likeliest tokens, at most %d", count, TT_TOP_LOGPROBS_MAX);
 }
 
+static tt_status check_adjust(const struct tt_generation_engine *engine,
+                              const struct tt_generation_request *request)
+{
+    if (request->stop_count > TT_STOP_IDS_MAX)
+        return tt_fail(TT_ERR_USAGE, "%zu stop ids, at most %d", request->stop_count, TT_STOP_IDS_MAX);
+    if (!tt_adjust_is_needed(&request->adjust)) return TT_OK;
+    if (!engine->limits.adjusts)
+        return tt_fail(TT_ERR_UNSUPPORTED, "this generation has no memory for changes of logits");
+    return tt_adjust_check(&request->adjust, engine->inputs->model_facts.vocab_size);
+}
+
 tt_status tt_generation_check(const struct tt_generation_engine *engine,
                               const struct tt_generation_request *request)
 {
@@ -192,6 +208,7 @@ tt_status tt_generation_check(const struct tt_generation_engine *engine,
     if (request->adapter < 0 || (size_t)request->adapter >= tt_generation_count_adapters(engine))
         return tt_fail(TT_ERR_USAGE, "adapter %d of %zu", request->adapter,
                        tt_generation_count_adapters(engine));
+    TT_TRY(check_adjust(engine, request));
     TT_TRY(check_top(request->top_logprobs));
     TT_TRY(check_top(request->prompt_top_logprobs));
     return tt_sampling_check(&request->sampling);
@@ -226,6 +243,7 @@ tt_status tt_generation_submit(struct tt_generation_engine *engine, const struct
         .max_new_tokens = ask->max_new_tokens,
         .sampling = ask->sampling,
         .rng = tt_rng_derive(tt_rng_make(ask->seed), "generate"),
+        .adjusts = tt_adjust_is_needed(&ask->adjust),
         .ignore_end = ask->ignore_end,
         .adapter = ask->adapter_off && tt_generation_has_adapter(engine) ? -1 : ask->adapter,
         .wants_logprobs = ask->wants_logprobs,
@@ -237,6 +255,7 @@ tt_status tt_generation_submit(struct tt_generation_engine *engine, const struct
     TT_GO(tt_ids_reserve(&request->ids, ask->prompt_count + (size_t)ask->max_new_tokens));
     if (ask->wants_logprobs) TT_GO(tt_logprob_list_reserve(&request->logprobs, (size_t)ask->max_new_tokens));
     if (ask->wants_prompt_logprobs) TT_GO(reserve_prompt(request));
+    if (request->adjusts) TT_GO(tt_adjustment_init(&request->adjustment, &ask->adjust, ask->max_new_tokens));
     TT_GO(copy_ids(ask->prompt, ask->prompt_count, &request->ids));
     TT_GO(copy_ids(ask->stop_ids, ask->stop_count, &request->stops));
     *id = engine->last_id = request->id;

@@ -20,6 +20,7 @@
 #ifndef TT_INFER_GENERATION_ENGINE_H
 #define TT_INFER_GENERATION_ENGINE_H
 
+#include "infer/adjust.h"
 #include "infer/logprobs.h"
 #include "infer/sampling.h"
 #include "job/parts.h"
@@ -38,13 +39,16 @@ struct tt_generation_limits {
     /* Tokens of a pass that have logits, at most pass_tokens; 0: one of each slot. More of them give log p of prompts in
      * fewer passes. */
     int64_t rows;
-    bool packs; /* on a CPU: weights are packed once (infer/packed_weights.h) */
+    bool adjusts; /* memory for requests that change logits (infer/adjust.h) */
+    bool packs;   /* on a CPU: weights are packed once (infer/packed_weights.h) */
     /* where memory does not suffice, slots are halved down to this; 0: they are as asked */
     int64_t slots_least;
 };
 
 /* Rows of a pass that may have logits, at least one for each slot. `pass_tokens` is filled in. */
 int64_t tt_generation_rows(const struct tt_generation_limits *limits);
+
+enum { TT_STOP_IDS_MAX = 128 };
 
 /* All lent for the call of submit, which copies what it keeps. */
 struct tt_generation_request {
@@ -54,7 +58,8 @@ struct tt_generation_request {
     struct tt_sampling_options sampling;
     uint64_t seed;
     const int32_t *stop_ids; /* end the answer too, besides the model's end tokens */
-    size_t stop_count;
+    size_t stop_count;       /* at most TT_STOP_IDS_MAX */
+    struct tt_adjust_options adjust;
     bool ignore_end;  /* the model's end tokens do not end the answer */
     bool adapter_off; /* the base alone */
     int adapter;      /* number of the adapter among those of the inputs */

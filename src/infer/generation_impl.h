@@ -16,6 +16,8 @@ struct request {
     struct tt_sampling_options sampling;
     struct tt_rng rng;
     struct tt_ids stops;
+    bool adjusts;
+    struct tt_adjustment adjustment;
     bool ignore_end;
     int adapter; /* -1: the base alone */
     bool wants_logprobs;
@@ -65,7 +67,8 @@ struct tt_generation_engine {
     struct slot *slots;
     int32_t *slot_ids; /* of all slots */
     struct pass_arrays arrays;
-    double *needed; /* [adapters + 1], passes of a step */
+    struct tt_adjust_list adjust; /* of the next pass; empty unless the limits say so */
+    double *needed;               /* [adapters + 1], passes of a step */
     struct tt_generation_load load;
 };
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "backend/ops/add_logits.h"
 #include "base/alloc.h"
 #include "base/cgroup.h"
 #include "base/integer.h"
@@ -64,6 +65,9 @@ static tt_status create_memory(const struct tt_rank *rank, const struct tt_batch
     TT_TRY(tt_buffer_create(rank->device, layout.total, TT_PURPOSE_ACTIVATIONS, &out->choice));
     TT_TRY(tt_host_buffer_create(rank->device, (size_t)rows * sizeof(int32_t), TT_PURPOSE_STAGING,
                                  &out->tokens));
+    if (out->adjust_entries > 0)
+        TT_TRY(tt_buffer_create(rank->device, (size_t)out->adjust_entries * 3 * sizeof(float),
+                                TT_PURPOSE_ACTIVATIONS, &out->adjust_buffer));
     out->seen = tt_calloc((size_t)layout.words, sizeof *out->seen);
     if (out->seen == NULL) return TT_ERR_MEMORY;
     return tt_device_is_host(rank->device) ? TT_OK : tt_generation_single_create(rank, slots, &out->single);
@@ -102,10 +106,10 @@ static tt_status run_planned_single(struct tt_generation_rank *planned, const st
 
 /* Runs the largest pass on the plan device: all tokens of `limits`, and logits of every sequence. */
 static tt_status run_planned(const struct tt_rank_config *config, const struct tt_batch_limits *limits,
-                             const int32_t *borders, struct need *need)
+                             int64_t adjust_entries, const int32_t *borders, struct need *need)
 {
     tt_status status = TT_OK;
-    struct tt_generation_rank planned = {.rank = &planned.own};
+    struct tt_generation_rank planned = {.rank = &planned.own, .adjust_entries = adjust_entries};
     struct tt_memory_use before, after, all;
     struct tt_adapter_set adapters = {0};
     int count = (int)config->model_options.more_lora_count + 1;
@@ -160,7 +164,8 @@ static tt_status plan_pass(const struct tt_rank_config *config, int ranks,
     int32_t *borders = tt_calloc((size_t)limits->slots + 1, sizeof *borders);
     tt_status status = borders != NULL ? TT_OK : TT_ERR_MEMORY;
     if (status == TT_OK) fill_borders(&batches, borders);
-    if (status == TT_OK) status = run_planned(&plan, &batches, borders, need);
+    if (status == TT_OK)
+        status = run_planned(&plan, &batches, tt_generation_adjust_entries(limits), borders, need);
     if (!limits->packs) need->panels = 0;
     if (status != TT_OK) tt_while("planning the memory of generation");
     tt_free(borders);
@@ -286,6 +291,12 @@ struct tt_batch_limits tt_generation_batch_limits(const struct tt_generation_lim
                                     .length = limits->length};
 }
 
+int64_t tt_generation_adjust_entries(const struct tt_generation_limits *limits)
+{
+    size_t each = tt_adjust_entries_max(limits->length, 2 * TT_STOP_IDS_MAX);
+    return limits->adjusts ? limits->slots * (int64_t)each : 0;
+}
+
 static tt_status keep_panels(const struct tt_device_config *device, const struct tt_generation_limits *limits,
                              struct tt_generation_rank *rank)
 {
@@ -325,7 +336,8 @@ static tt_status build(const struct tt_device_spec *device, const struct tt_inpu
 tt_status tt_generation_rank_init(const struct tt_device_spec *device, const struct tt_inputs *inputs,
                                   struct tt_generation_limits *limits, struct tt_generation_rank *rank)
 {
-    *rank = (struct tt_generation_rank){.rank = &rank->own};
+    *rank = (struct tt_generation_rank){.rank = &rank->own,
+                                        .adjust_entries = tt_generation_adjust_entries(limits)};
     tt_status status = build(device, inputs, limits, rank);
     if (status != TT_OK) tt_generation_rank_deinit(rank);
     return status;
@@ -334,7 +346,8 @@ tt_status tt_generation_rank_init(const struct tt_device_spec *device, const str
 tt_status tt_generation_rank_attach(struct tt_rank *borrowed, const struct tt_generation_limits *limits,
                                     struct tt_generation_rank *rank)
 {
-    *rank = (struct tt_generation_rank){.rank = borrowed};
+    *rank =
+        (struct tt_generation_rank){.rank = borrowed, .adjust_entries = tt_generation_adjust_entries(limits)};
     const struct tt_batch_limits batches = tt_generation_batch_limits(limits);
     const struct tt_device_config device = {.kind = tt_device_kind(borrowed->device),
                                             .tuning = *tt_device_tuning_of(borrowed->device)};
@@ -351,6 +364,7 @@ void tt_generation_rank_deinit(struct tt_generation_rank *rank)
     tt_kv_cache_destroy(rank->cache);
     tt_buffer_destroy(rank->choice);
     tt_buffer_destroy(rank->tokens);
+    tt_buffer_destroy(rank->adjust_buffer);
     tt_free(rank->seen);
     tt_free(rank->logits);
     tt_rank_deinit(&rank->own);
@@ -391,6 +405,26 @@ static tt_status copy_logits(struct tt_generation_rank *rank)
     return TT_OK;
 }
 
+/* Changes single logits, which log probabilities are not asked to see. */
+static tt_status adjust_logits(struct tt_generation_rank *rank)
+{
+    struct tt_stream *stream = rank->rank->stream;
+    if (rank->adjust == NULL || rank->adjust->count == 0) return TT_OK;
+    size_t part = (size_t)rank->adjust_entries * sizeof(float), bytes = rank->adjust->count * sizeof(float);
+    char *rows = tt_buffer_data(rank->adjust_buffer), *ids = rows + part, *values = ids + part;
+    int64_t count = (int64_t)rank->adjust->count;
+    TT_TRY(tt_copy_to_device(stream, rows, rank->adjust->rows, bytes));
+    TT_TRY(tt_copy_to_device(stream, ids, rank->adjust->ids, bytes));
+    TT_TRY(tt_copy_to_device(stream, values, rank->adjust->values, bytes));
+    const struct tt_add_logits_args args = {
+        .logits_NV = tt_pass_result(&rank->rank->results, TT_RESULT_LOGITS, 0),
+        .rows_E = tt_tensor_1d(rows, TT_I32, count),
+        .ids_E = tt_tensor_1d(ids, TT_I32, count),
+        .values_E = tt_tensor_1d(values, TT_F32, count),
+    };
+    return tt_add_logits(stream, &args);
+}
+
 /* Chooses the tokens of all rows on the device; only their ids come to the host, and the logits that are wanted. */
 static tt_status choose(struct tt_generation_rank *rank)
 {
@@ -406,6 +440,7 @@ static tt_status choose(struct tt_generation_rank *rank)
         .ids_N = tt_tensor_1d(choice + layout.ids, TT_I32, rows),
     };
     TT_TRY(copy_logits(rank));
+    TT_TRY(adjust_logits(rank));
     TT_TRY(tt_sample(stream, &args));
     if (tt_device_is_plan(rank->rank->device)) return TT_OK;
     return tt_copy_to_host(stream, tt_buffer_data(rank->tokens), args.ids_N.data,

@@ -21,6 +21,9 @@ struct tt_generation_rank {
     /* Set before each pass: rows whose logits come to the host, and how many of them there are. */
     const bool *wanted; /* lent */
     int64_t wanted_count;
+    const struct tt_adjust_list *adjust; /* lent: the changes of logits of the pass; NULL: none */
+    struct tt_buffer *adjust_buffer;     /* its copy on the device; NULL: there is none */
+    int64_t adjust_entries;
     float *logits; /* host memory: of these rows, one after the other */
     int64_t logits_rows;
     struct tt_generation_single *single; /* passes of single tokens; NULL where the device is the host */
@@ -37,6 +40,8 @@ TT_MUST_USE tt_status tt_generation_rank_init(const struct tt_device_spec *devic
 TT_MUST_USE tt_status tt_generation_rank_attach(struct tt_rank *borrowed,
                                                 const struct tt_generation_limits *limits,
                                                 struct tt_generation_rank *rank);
+/* Entries of changes of logits in one pass, at most. */
+int64_t tt_generation_adjust_entries(const struct tt_generation_limits *limits);
 void tt_generation_rank_deinit(struct tt_generation_rank *rank);
 
 /* Sets the ids that the sequence of a slot has seen, for rules with a penalty; each pass adds the id that it

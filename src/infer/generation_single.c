@@ -176,7 +176,8 @@ tt_status tt_generation_single_pass(struct tt_generation_rank *rank, const struc
     TT_TRY(tt_kv_cache_begin_single(rank->cache, stream, single->sequences, batch->token_count,
                                     padded.token_count));
     /* The copies to the host differ from pass to pass. */
-    if (!single->records || rank->wanted_count > 0) return tt_generation_rank_queue(rank, &pass);
+    bool adjusts = rank->adjust != NULL && rank->adjust->count > 0;
+    if (!single->records || rank->wanted_count > 0 || adjusts) return tt_generation_rank_queue(rank, &pass);
     struct kind *kind = find_kind(single, padded.token_count, tt_kv_cache_reach(rank->cache), adapter_off);
     if (kind->graph == NULL && kind->ran) record(rank, &pass, kind);
     kind->ran = true;

@@ -212,6 +212,14 @@ static int64_t choose_tokens(struct tt_generation_engine *engine, int adapter, i
     return engine->limits.pass_tokens - room;
 }
 
+/* Lists the changes of logits of a row that chooses new token number `made`. */
+static void adjust_row(struct tt_generation_engine *engine, const struct request *request, int64_t row,
+                       size_t made)
+{
+    const struct tt_ids *const ends[] = {&request->stops, &engine->end_ids};
+    tt_adjust_list_add(&engine->adjust, &request->adjustment, row, made, ends, request->ignore_end ? 1 : 2);
+}
+
 /* Adds the row of token `t` of the slot, the next one of the batch. Rows that choose a token have its rules; the others
  * have log p of a prompt. */
 static void add_row(struct tt_generation_engine *engine, struct tt_batch *batch, int64_t s, int64_t t)
@@ -224,6 +232,7 @@ static void add_row(struct tt_generation_engine *engine, struct tt_batch *batch,
     arrays->rules[batch->row_count] =
         chooses ? tt_sampling_rule(&request->sampling, tt_rng_uniform(request->rng, made), (int32_t)s)
                 : tt_sampling_rule(&none, 0, -1);
+    if (chooses && request->adjusts) adjust_row(engine, request, batch->row_count, made);
     arrays->wanted[batch->row_count] = wanted;
     engine->rank.wanted_count += wanted;
     arrays->slot_of_row[batch->row_count] = (int)s;
@@ -244,6 +253,7 @@ static struct tt_batch make_batch(struct tt_generation_engine *engine)
     const struct pass_arrays *arrays = &engine->arrays;
     engine->rank.wanted = arrays->wanted;
     engine->rank.wanted_count = 0;
+    engine->adjust.count = 0;
     struct tt_batch batch = {
         .sequence_count = engine->limits.slots,
         .ids = arrays->ids,
@@ -290,6 +300,7 @@ static tt_status add_token(struct tt_generation_engine *engine, struct request *
         return TT_OK;
     }
     TT_TRY(tt_ids_append(&request->ids, token));
+    if (request->adjusts) tt_adjustment_count(&request->adjustment, token);
     if (made + 1 == (size_t)request->max_new_tokens)
         tt_generation_finish(engine, request, TT_GENERATION_LENGTH);
     return TT_OK;

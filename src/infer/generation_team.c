@@ -16,7 +16,7 @@ struct round {
 };
 enum ending { GOES_ON, ENDED, WAS_CANCELLED };
 
-/* A message to one rank: a new request with its ids and stop ids behind it, or the end of one. */
+/* A message to one rank: a new request with its ids, stop ids and biases behind it, or the end of one. */
 struct message {
     int64_t id, rank;
     bool cancels;
@@ -175,10 +175,14 @@ static tt_status write_message(int64_t id, const struct tt_generation_request *r
 {
     struct message message = {.id = id, .request = *request};
     message.request.prompt = message.request.stop_ids = NULL;
+    message.request.adjust.bias = NULL;
     TT_TRY(tt_str_append(out, (const char *)&message, sizeof message));
     TT_TRY(tt_str_append(out, (const char *)request->prompt, request->prompt_count * sizeof(int32_t)));
-    if (request->stop_count == 0) return TT_OK;
-    return tt_str_append(out, (const char *)request->stop_ids, request->stop_count * sizeof(int32_t));
+    const struct tt_adjust_options *adjust = &request->adjust;
+    if (request->stop_count > 0)
+        TT_TRY(tt_str_append(out, (const char *)request->stop_ids, request->stop_count * sizeof(int32_t)));
+    if (adjust->bias_count == 0) return TT_OK;
+    return tt_str_append(out, (const char *)adjust->bias, adjust->bias_count * sizeof *adjust->bias);
 }
 
 tt_status tt_generation_team_submit(struct tt_generation_team *team,
@@ -291,6 +295,7 @@ static tt_status begin(struct tt_generation_team *team, const struct message *me
     struct running *running = &team->running[team->running_count];
     request.prompt = ids;
     request.stop_ids = ids + request.prompt_count;
+    request.adjust.bias = (const struct tt_logit_bias *)(const void *)(request.stop_ids + request.stop_count);
     *running = (struct running){.id = message->id};
     TT_TRY(tt_generation_submit(team->engine, &request, &running->engine_id));
     team->running_count++;
@@ -312,13 +317,15 @@ static tt_status obey(struct tt_generation_team *team, const struct tt_str *mess
     for (size_t at = 0; at < messages->bytes;) {
         memcpy(&message, messages->data + at, sizeof message);
         at += sizeof message;
-        size_t count = message.cancels ? 0 : message.request.prompt_count + message.request.stop_count;
+        const struct tt_generation_request *request = &message.request;
+        size_t ids = message.cancels ? 0 : request->prompt_count + request->stop_count;
+        size_t biases = message.cancels ? 0 : request->adjust.bias_count;
         bool mine = message.rank == tt_comm_rank(team->world);
         if (mine && !message.cancels)
             TT_TRY(begin(team, &message, (const int32_t *)(const void *)(messages->data + at)));
         for (int64_t i = 0; mine && message.cancels && i < team->running_count; i++)
             if (team->running[i].id == message.id) forget(team, i--);
-        at += count * sizeof(int32_t);
+        at += ids * sizeof(int32_t) + biases * sizeof *request->adjust.bias;
     }
     return TT_OK;
 }

@@ -110,7 +110,8 @@ tt_status tt_api_write_chunk(const struct tt_api_answer *answer, const struct tt
     TT_TRY(tt_str_append_text(text, "data: "));
     struct tt_json_value *value = answer->chat ? delta_of(choice, first) : tt_json_new_text(choice->content);
     struct tt_json_value *choices = list_of(choice_of(choice, answer->chat ? "delta" : "text", value));
-    TT_TRY(write(envelope(answer, chunk_object(answer), choices, NULL), text));
+    TT_TRY(write(
+        envelope(answer, chunk_object(answer), choices, answer->usage_each ? usage_of(answer) : NULL), text));
     return tt_str_append_text(text, "\n\n");
 }
 

@@ -10,6 +10,7 @@ struct tt_api_answer {
     const char *model; /* as it was asked for */
     int64_t created;
     size_t prompt_tokens, new_tokens;
+    bool usage_each;            /* every event has the count so far */
     struct tt_json_value *more; /* further members beside "choices", lent; NULL: none */
 };
 

@@ -8,6 +8,8 @@
 struct writing {
     const struct tt_tokenizer *tokenizer;
     const struct tt_api_tokens *tokens;
+    bool ids;
+    char name[32]; /* of a token by its id */
     struct tt_str text, context;
 };
 
@@ -57,14 +59,21 @@ static int32_t top_of(const struct writing *w, const struct tt_token_logprobs *l
     return logprobs->count < w->tokens->top ? logprobs->count : w->tokens->top;
 }
 
+/* What stands for the token of this text. */
+static struct tt_span name_of(struct writing *w, int32_t id, struct tt_span text)
+{
+    if (!w->ids) return text;
+    return (struct tt_span){w->name, (size_t)snprintf(w->name, sizeof w->name, "token_id:%d", (int)id)};
+}
+
 /* {token, logprob, bytes} */
 static tt_status describe(struct writing *w, size_t index, int32_t id, float logprob,
                           struct tt_json_value **out)
 {
     struct tt_span text;
     TT_TRY(decode(w, index, id, &text));
-    *out = tt_json_pack("{s:t, s:f, s:o}", "token", text, "logprob", as_number(logprob), "bytes",
-                        bytes_of(text));
+    *out = tt_json_pack("{s:t, s:f, s:o}", "token", name_of(w, id, text), "logprob", as_number(logprob),
+                        "bytes", bytes_of(text));
     return *out != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
@@ -119,6 +128,7 @@ static tt_status list_top(struct writing *w, size_t index, struct tt_json_value 
         float logprob = i < 0 ? logprobs->logprob : logprobs->logprobs[i];
         status = decode(w, index, id, &text);
         if (status != TT_OK) break;
+        text = name_of(w, id, text);
         const struct tt_json_value *known = tt_json_get_span(top, text);
         if ((known == NULL || tt_json_number(known) < as_number(logprob)) &&
             tt_json_set_span(top, text, tt_json_new_real(as_number(logprob))) != 0)
@@ -144,7 +154,8 @@ static tt_status add_text_token(struct writing *w, size_t index, int64_t *offset
     struct tt_span text;
     TT_TRY(list_top(w, index, lists[2]));
     TT_TRY(decode(w, index, w->tokens->ids[index], &text));
-    bool ok = tt_json_append(lists[0], tt_json_new_text(text)) == 0;
+    struct tt_span name = name_of(w, w->tokens->ids[index], text);
+    bool ok = tt_json_append(lists[0], tt_json_new_text(name)) == 0;
     ok = ok && tt_json_append(lists[1], logprobs != NULL ? tt_json_new_real(as_number(logprobs->logprob))
                                                          : tt_json_new_null()) == 0;
     ok = ok && tt_json_append(lists[3], tt_json_new_integer(*offset)) == 0;
@@ -180,10 +191,12 @@ static void writing_deinit(struct writing *w)
 }
 
 tt_status tt_api_write_logprobs(const struct tt_tokenizer *tokenizer, const struct tt_api_tokens *runs,
-                                size_t count, bool chat, int64_t *offset, struct tt_json_value **out)
+                                size_t count, const struct tt_api_logprobs_form *form, int64_t *offset,
+                                struct tt_json_value **out)
 {
-    struct writing w = {.tokenizer = tokenizer};
-    tt_status status = chat ? write_chat(&w, runs, count, out) : write_text(&w, runs, count, offset, out);
+    struct writing w = {.tokenizer = tokenizer, .ids = form->ids};
+    tt_status status =
+        form->chat ? write_chat(&w, runs, count, out) : write_text(&w, runs, count, offset, out);
     writing_deinit(&w);
     return status;
 }

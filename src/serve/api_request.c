@@ -70,10 +70,60 @@ static tt_status read_stops(struct tt_api_parse *p, const struct tt_api_member *
     return TT_OK;
 }
 
+static tt_status read_stop_ids(struct tt_api_parse *p, const struct tt_api_member *member,
+                               const struct tt_json_value *value)
+{
+    struct tt_ids *ids = &p->request->stop_ids;
+    bool few = tt_json_is_list(value) && tt_json_count(value) <= TT_STOP_IDS_MAX;
+    for (size_t i = 0; few && i < tt_json_count(value); i++) {
+        const struct tt_json_value *id = tt_json_at(value, i);
+        few = tt_json_is_integer(id) && tt_json_integer(id) >= 0 && tt_json_integer(id) <= INT32_MAX;
+        if (few) TT_TRY(tt_ids_append(ids, (int32_t)tt_json_integer(id)));
+    }
+    if (few) return TT_OK;
+    return tt_fail(TT_ERR_USAGE, "'%s' must be a list of at most %d token ids", member->name,
+                   TT_STOP_IDS_MAX);
+}
+
+/* A name of the object is the id, in digits. False: it is no id. */
+static bool read_id(struct tt_span name, int32_t *id)
+{
+    int64_t value = 0;
+    for (size_t i = 0; i < name.bytes; i++) {
+        if (name.data[i] < '0' || name.data[i] > '9' || i == 10) return false;
+        value = value * 10 + (name.data[i] - '0');
+    }
+    *id = (int32_t)value;
+    return name.bytes > 0 && value <= INT32_MAX;
+}
+
+static tt_status read_biases(struct tt_api_parse *p, const struct tt_api_member *member,
+                             const struct tt_json_value *value)
+{
+    struct tt_api_request *request = p->request;
+    size_t count = tt_json_count(value);
+    bool well = tt_json_is_object(value) && count <= TT_LOGIT_BIASES_MAX;
+    if (well && count == 0) return TT_OK;
+    request->biases = well ? tt_calloc(count, sizeof *request->biases) : NULL;
+    if (well && request->biases == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; well && i < count; i++) {
+        const struct tt_json_member one = tt_json_member(value, i);
+        double bias = tt_json_number(one.value);
+        well = read_id(one.key, &request->biases[i].id) && tt_json_is_number(one.value) && bias >= -100 &&
+               bias <= 100;
+        request->biases[i].value = (float)bias;
+        for (size_t k = 0; well && k < i; k++) well = request->biases[k].id != request->biases[i].id;
+    }
+    request->bias_count = count;
+    if (well) return TT_OK;
+    return tt_fail(TT_ERR_USAGE, "'%s' must be an object of at most %d numbers from -100 to 100, by token id",
+                   member->name, TT_LOGIT_BIASES_MAX);
+}
+
 /* The members of stream_options. */
 static const struct tt_api_member stream_options[] = {
     {"include_usage", TT_API_BOTH, tt_api_read_flag, FIELD(wants_usage)},
-    {"continuous_usage_stats", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
+    {"continuous_usage_stats", TT_API_BOTH, tt_api_read_flag, FIELD(usage_each)},
 };
 
 static tt_status read_stream_options(struct tt_api_parse *p, const struct tt_api_member *member,
@@ -231,9 +281,6 @@ static const struct tt_api_member members[] = {
     {"best_of", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ONE},
     {"echo", TT_API_CHAT, tt_api_read_neutral, .only = TT_API_FALSE},
     {"suffix", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
-    {"presence_penalty", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
-    {"frequency_penalty", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
-    {"logit_bias", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"tool_choice", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FREE_CHOICE},
     {"parallel_tool_calls", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
     {"function_call", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FREE_CHOICE},
@@ -253,15 +300,11 @@ static const struct tt_api_member members[] = {
     {"prompt_embeds", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
     {"use_beam_search", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
     {"length_penalty", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ONE},
-    {"min_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ZERO},
-    {"stop_token_ids", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"include_stop_str_in_output", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
-    {"skip_special_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
     {"spaces_between_special_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
     {"bad_words", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"allowed_token_ids", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"logits_processors", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
-    {"return_tokens_as_token_ids", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
     {"include_reasoning", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
     {"thinking_token_budget", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
     {"kv_transfer_params", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
@@ -303,10 +346,17 @@ static const struct tt_api_member members[] = {
     {"top_p", TT_API_BOTH, tt_api_read_number, FIELD(top_p), 1e-6, 1},
     {.name = "seed", .forms = TT_API_BOTH, .read = read_seed},
     {.name = "stop", .forms = TT_API_BOTH, .read = read_stops},
+    {"presence_penalty", TT_API_BOTH, tt_api_read_number, FIELD(presence_penalty), -2, 2},
+    {"frequency_penalty", TT_API_BOTH, tt_api_read_number, FIELD(frequency_penalty), -2, 2},
+    {.name = "logit_bias", .forms = TT_API_BOTH, .read = read_biases},
     /* under the names that other servers gave them */
     {"top_k", TT_API_BOTH, read_top_k, FIELD(top_k), -1, 1 << 20},
     {"min_p", TT_API_BOTH, tt_api_read_number, FIELD(min_p), 0, 1},
     {"repetition_penalty", TT_API_BOTH, tt_api_read_number, FIELD(repetition_penalty), 1e-3, 1e3},
+    {"min_tokens", TT_API_BOTH, tt_api_read_integer, FIELD(min_tokens), 0, 1 << 20},
+    {.name = "stop_token_ids", .forms = TT_API_BOTH, .read = read_stop_ids},
+    {"skip_special_tokens", TT_API_BOTH, tt_api_read_not_flag, FIELD(keeps_special)},
+    {"return_tokens_as_token_ids", TT_API_BOTH, tt_api_read_flag, FIELD(ids_as_texts)},
     {"prompt_logprobs", TT_API_BOTH, read_prompt_logprobs, FIELD(prompt_logprobs), 0,
      TT_API_TOP_LOGPROBS_MAX},
     {"return_token_ids", TT_API_BOTH, tt_api_read_flag, FIELD(return_token_ids)},
@@ -359,6 +409,8 @@ void tt_api_request_deinit(struct tt_api_request *request)
 {
     tt_json_release(request->row);
     tt_free(request->prompts);
+    tt_free(request->biases);
+    tt_ids_deinit(&request->stop_ids);
     tt_json_deinit(&request->json);
     *request = (struct tt_api_request){0};
 }

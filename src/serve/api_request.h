@@ -4,6 +4,8 @@
 #define TT_SERVE_API_REQUEST_H
 
 #include "base/json.h"
+#include "infer/generation_engine.h"
+#include "text/ids.h"
 
 enum {
     TT_API_STOPS_MAX = 16,
@@ -42,6 +44,14 @@ struct tt_api_request {
     bool has_seed;
     struct tt_span stops[TT_API_STOPS_MAX];
     size_t stop_count;
+    struct tt_ids stop_ids; /* owned */
+    double presence_penalty, frequency_penalty;
+    struct tt_logit_bias *biases; /* owned */
+    size_t bias_count;
+    int64_t min_tokens;
+    bool keeps_special; /* special tokens have their text in the answer */
+    bool usage_each;    /* every event of a stream counts tokens */
+    bool ids_as_texts;  /* in log p the text of a token is token_id:5 */
     /* /v1/chat/completions: an object with messages and perhaps tools, documents and chat_template_kwargs.
      * Owned. */
     struct tt_json_value *row;

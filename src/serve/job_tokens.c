@@ -59,7 +59,8 @@ static tt_status tell_logprobs(const struct tt_serve_config *config, const struc
                                                .end = 1,
                                                .before = tokens > 0 ? progress->tokens[tokens - 1] : before,
                                                .top = top};
-    return tt_api_write_logprobs(config->talk->inputs->tokenizer, runs, count, job->chat, &choice->characters,
+    const struct tt_api_logprobs_form form = {.chat = job->chat, .ids = job->request.ids_as_texts};
+    return tt_api_write_logprobs(config->talk->inputs->tokenizer, runs, count, &form, &choice->characters,
                                  out);
 }
 

@@ -78,7 +78,9 @@ static tt_status submit_choice(const struct tt_serve_config *config, struct tt_s
     choice->ready = !ask->wants_prompt_logprobs;
     choice->echoed = text->bytes;
     if (text->bytes > 0) TT_TRY(tt_str_append(&choice->text, text->data, text->bytes));
-    return tt_talk_ask(config->talk, ask, &choice->answer);
+    TT_TRY(tt_talk_ask(config->talk, ask, &choice->answer));
+    choice->answer.stream.skip_special = !job->request.keeps_special;
+    return TT_OK;
 }
 
 /* The answers to prompt `index`. */
@@ -97,6 +99,13 @@ static tt_status submit_prompt(const struct tt_serve_config *config, struct tt_s
         .ignore_end = config->ignore_end || request->ignore_eos,
         .adapter_off = job->adapter_off,
         .adapter = job->adapter,
+        .stop_ids = request->stop_ids.data,
+        .stop_count = request->stop_ids.count,
+        .adjust = {.presence = request->presence_penalty,
+                   .frequency = request->frequency_penalty,
+                   .min_tokens = request->min_tokens,
+                   .bias = request->biases,
+                   .bias_count = request->bias_count},
         .wants_logprobs = request->wants_logprobs,
         .top_logprobs = (int)request->top_logprobs,
         .wants_prompt_logprobs = top >= 0,
@@ -154,6 +163,7 @@ bool tt_serve_job_begin(const struct tt_serve_config *config, struct tt_serve_jo
 static void find_stop(const struct tt_api_request *request, struct tt_serve_choice *choice, size_t from)
 {
     const char *first = NULL;
+    if ((int64_t)choice->answer.tokens < request->min_tokens) return;
     for (size_t i = 0; i < request->stop_count; i++) {
         struct tt_span stop = request->stops[i];
         size_t begin = from > choice->echoed + stop.bytes ? from - stop.bytes : choice->echoed;
@@ -198,6 +208,7 @@ static struct tt_api_answer describe(const struct tt_serve_job *job)
                                    .id = job->id,
                                    .model = job->model,
                                    .created = job->created,
+                                   .usage_each = job->request.usage_each,
                                    .prompt_tokens = job->prompt_tokens};
     for (size_t i = 0; i < job->choice_count; i++) answer.new_tokens += job->choices[i].answer.tokens;
     return answer;

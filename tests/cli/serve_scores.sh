@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# trimtab serve for evaluation harnesses: echo, log p of prompts, token ids, /tokenize, /detokenize, max_tokens 0.
+# trimtab serve for evaluation harnesses: echo, log p of prompts, token ids, /tokenize, /detokenize, max_tokens 0; and the
+# members of a request that change an answer: penalties, biases, stop ids, min_tokens.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 cp -r "$root/tests/golden/llama3/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ && chmod -R u+w model
 sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 200000/' model/config.json
@@ -22,5 +23,7 @@ tokenizer["post_processor"] = {"type": "TemplateProcessing", "single": [begin, t
                                "special_tokens": {"<s>": {"id": "<s>", "ids": [1], "tokens": ["<s>"]}}}
 json.dump(tokenizer, open("model/tokenizer.json", "w"))
 END
-python3 "$root/tests/tools/serve_scores.py" "$trimtab" model "$root/tests/golden/llama3/adapter_random" || fail "a client"
+for client in scores members; do
+    python3 "$root/tests/tools/serve_$client.py" "$trimtab" model "$root/tests/golden/llama3/adapter_random" || fail "serve_$client.py"
+done
 finish

@@ -379,6 +379,11 @@ static tt_status plan_cross_entropy(struct tt_stream *stream, const struct tt_cr
 }
 
 /* Four passes: the largest, two to count, one to find the token. */
+static tt_status plan_add_logits(struct tt_stream *stream, const struct tt_add_logits_args *args)
+{
+    return moves(stream, 3.0 * size(args->values_E) + 2.0 * size(args->ids_E));
+}
+
 static tt_status plan_sample(struct tt_stream *stream, const struct tt_sample_args *args)
 {
     return moves(stream, 4.0 * size(args->logits_NV));
