@@ -1,6 +1,6 @@
 """lm-evaluation-harness over `trimtab serve`, compared with its own `hf` backend in fp32, item by item.
 
-    lm_eval_serve.py TRIMTAB MODEL FOLDER [--batch 8] [--chat]
+    lm_eval_serve.py TRIMTAB MODEL FOLDER [--batch 8] [--texts 200] [--chat]
 
 FOLDER has the tasks of lm_eval_tasks.py. The harness is used as it is installed: `local-completions` sends ids to
 /v1/completions, with --chat `local-chat-completions` conversations of the tasks that generate. One JSON line a task; the
@@ -21,6 +21,7 @@ parser = argparse.ArgumentParser()
 for name in "trimtab", "model", "folder":
     parser.add_argument(name)
 parser.add_argument("--batch", type=int, default=8)
+parser.add_argument("--texts", type=int, default=200, help="whose tokens are compared one by one")
 parser.add_argument("--chat", action="store_true")
 options = parser.parse_args()
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -72,6 +73,7 @@ def compare_tokens(port, model, names):
     for name in names:
         for row in map(json.loads, open(os.path.join(options.folder, name + ".jsonl"))):
             texts += [row["context"] + " " + end for end in row.get("choices", [row.get("target")])]
+    texts = texts[::max(1, len(texts) // options.texts)]
     worst, argmax, tokens = 0.0, 0, 0
     for begin in range(0, len(texts), 32):
         ids = [model.tokenizer(text, add_special_tokens=False).input_ids for text in texts[begin:begin + 32]]

@@ -29,17 +29,16 @@ def pairs(_):
     first, second, third = random.sample(WORDS, 3)
     place, animal = random.choice(PLACES), random.choice(ANIMALS)
     right = f"the {first} and the {second}"
-    choices = [right, f"the {third}", f"only the {animal} that was {place} all day long", f"the {second} and the {third}"]
+    choices = [right, f"the {third}", f"only the {animal} that was {place} all day"]
     random.shuffle(choices)
-    return {"context": f"The {animal} was {place}. It found the {first} and the {second}.\nWhat did the {animal} find? It found",
+    return {"context": f"The {animal} found the {first} and the {second} {place}.\nIt found",
             "choices": choices, "answer": choices.index(right)}
 
 
 def ends(_):
     """The last word of a text, which the model must find by itself: acc is greedy."""
-    first, second, third = random.sample(WORDS, 3)
-    line = f"{first}, {second}, {third}"
-    return {"context": f"Say it again: {line}. {line}. {line}. {first}, {second},", "target": third}
+    words = random.sample(WORDS, 3)
+    return {"context": " ".join(words * 3 + words[:2]), "target": words[2]}
 
 
 def adds(_):

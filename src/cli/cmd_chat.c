@@ -30,6 +30,7 @@ struct conversation {
     struct tt_cli *cli;
     const struct chat_command *command;
     struct tt_talk *talk;
+    struct tt_sampling_options sampling;
     struct tt_line_reader reader;
     struct tt_json_value *messages; /* without the system message */
     struct tt_str system;           /* empty: none */
@@ -90,7 +91,7 @@ static tt_status make_request(struct conversation *c, struct tt_generation_reque
         .prompt = c->prompt.data,
         .prompt_count = c->prompt.count,
         .max_new_tokens = tt_talk_room(c->talk, c->prompt.count, generate->max_new_tokens),
-        .sampling = tt_sampling_options_of(generate),
+        .sampling = c->sampling,
         .seed = tt_generation_seed((uint64_t)c->command->call.spec.job.run.seed, c->answers),
         .ignore_end = generate->ignore_eos,
         .adapter_off = c->adapter_off,
@@ -368,6 +369,7 @@ static tt_status lead(void *context, struct tt_talk *talk)
 {
     struct conversation *c = context;
     c->talk = talk;
+    TT_TRY(tt_talk_call_sampling(&c->command->call, talk->inputs, c->cli->report, &c->sampling));
     tt_signals_count_interrupts();
     greet(c);
     return converse(c);

@@ -79,9 +79,11 @@ struct serving {
 static tt_status serve_named(const struct serving *serving, struct tt_talk *talk, char *const *adapters)
 {
     const struct tt_serve_call *command = serving->command;
+    struct tt_sampling_options sampling;
+    TT_TRY(tt_talk_call_sampling(&command->call, talk->inputs, serving->cli->report, &sampling));
     const struct tt_serve_config config = {
         .talk = talk,
-        .sampling = tt_sampling_options_of(&command->call.spec.generate),
+        .sampling = sampling,
         .max_new_tokens = command->call.spec.generate.max_new_tokens,
         .seed = (uint64_t)command->call.spec.job.run.seed,
         .ignore_end = command->call.spec.generate.ignore_eos,

@@ -21,6 +21,10 @@ static const struct tt_setting rows[] = {
      .default_text = "4096", .minimum = 2, .maximum = 1 << 20,
      .help = "Largest number of tokens of a conversation with its answer, for which memory is kept; limited to the "
              "model's positions."},
+    {.name = "generation_config", .type = TT_SETTING_CHOICE, OWN(generation_config), .choices = "auto none",
+     .default_text = "auto",
+     .help = "auto: what generation_config.json of the model says of do_sample, temperature, top_k, top_p, min_p and "
+             "repetition_penalty holds where no setting does. none: answers are greedy unless settings say otherwise."},
     {.name = "seed", .type = TT_SETTING_INT, OWN(spec.job.run.seed), .default_text = "42", .minimum = 0,
      .maximum = INFINITY, .help = "Seed of all random numbers."},
     {.name = NULL},
@@ -44,7 +48,34 @@ size_t tt_talk_call_sections(const char *title, const struct tt_setting *own,
 
 tt_status tt_talk_call_resolve(struct tt_talk_call *call, struct tt_settings *settings)
 {
-    return tt_generate_resolve(settings, &call->spec.job, &call->spec.generate);
+    TT_TRY(tt_generate_resolve(settings, &call->spec.job, &call->spec.generate));
+    struct tt_sampling_given *given = &call->given;
+    *given = (struct tt_sampling_given){
+        .temperature = tt_settings_is_set(settings, "temperature"),
+        .top_k = tt_settings_is_set(settings, "top_k"),
+        .top_p = tt_settings_is_set(settings, "top_p"),
+        .min_p = tt_settings_is_set(settings, "min_p"),
+        .repetition_penalty = tt_settings_is_set(settings, "repetition_penalty"),
+    };
+    given->draws = given->temperature || given->top_k || given->top_p || given->min_p ||
+                   tt_settings_is_set(settings, "do_sample");
+    return TT_OK;
+}
+
+tt_status tt_talk_call_sampling(const struct tt_talk_call *call, const struct tt_inputs *inputs,
+                                struct tt_report *report, struct tt_sampling_options *sampling)
+{
+    struct tt_str said = {0}, line = {0};
+    *sampling = tt_sampling_options_of(&call->spec.generate);
+    if (call->generation_config == TT_GENERATION_CONFIG_NONE) return TT_OK;
+    tt_status status = tt_sampling_recommend(inputs, &call->given, sampling, &said);
+    if (status == TT_OK && said.bytes > 0)
+        status = tt_str_printf(&line, "sampling by generation_config.json: %s (--generation_config none: without it)",
+                               tt_str_text(&said));
+    if (status == TT_OK && said.bytes > 0) tt_report_line(report, tt_str_text(&line));
+    tt_str_deinit(&said);
+    tt_str_deinit(&line);
+    return status;
 }
 
 struct talk_run {

@@ -1,9 +1,10 @@
 """Members of a request that change an answer, one test a row: serve_members.py TRIMTAB MODEL ADAPTER. By Python's
 standard library. Prints what fails; exit code 1."""
 import json
+import shutil
 import sys
 
-from served import CHAT, TEXT, Server, chat, check, events_of, failures
+from served import CHAT, TEXT, Server, chat, check, events_of, failures, model
 
 TOP = 20
 
@@ -115,8 +116,26 @@ def test_together(server):
     two.stop()
 
 
+def test_generation_config(_):
+    """What generation_config.json recommends holds where a request says nothing."""
+    shutil.copytree(model, "drawn")
+    with open("drawn/generation_config.json", "w") as file:
+        json.dump({"do_sample": True, "temperature": 1.5, "top_k": 30, "repetition_penalty": 1.2}, file)
+    drawn = Server("--bf16", "false", log="drawn.log", served=("--model_name_or_path", "drawn"))
+    plain = Server("--bf16", "false", "--generation_config", "none", log="plain.log", served=("--model_name_or_path", "drawn"))
+    check("sampling by generation_config.json: temperature 1.5, top_k 30" in open("drawn.log").read(), open("drawn.log").read())
+    body = {"prompt": "abc", "max_tokens": 30, "seed": 3, "ignore_eos": True}
+    said = {"temperature": 1.5, "top_k": 30, "repetition_penalty": 1.2}
+    text = ask(drawn, body)["choices"][0]["text"]
+    check(text == ask(plain, {**body, **said})["choices"][0]["text"] != ask(plain, body)["choices"][0]["text"], "recommended", text)
+    for one in {"temperature": 0.2}, {"top_k": 2}, {"repetition_penalty": 1}, {"temperature": 0}:
+        check(ask(drawn, {**body, **one})["choices"][0]["text"] == ask(plain, {**body, **said, **one})["choices"][0]["text"], "a request's", one)
+    drawn.stop()
+    plain.stop()
+
+
 server = Server("--max_running", "4", "--context_length", "2000", "--bf16", "false")
-for test in test_penalties, test_logit_bias, test_stop_token_ids, test_min_tokens, test_special_tokens, test_usage, test_together:
+for test in test_penalties, test_logit_bias, test_stop_token_ids, test_min_tokens, test_special_tokens, test_usage, test_together, test_generation_config:
     test(server)
 server.stop()
 sys.exit(1 if failures else 0)
