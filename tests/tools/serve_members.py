@@ -116,6 +116,29 @@ def test_together(server):
     two.stop()
 
 
+def test_nucleus(server):
+    greedy, _ = say(server)
+    check(say(server, temperature=1.5, seed=1, top_p=1e-6)[0] == greedy, "top_p near 0 is greedy")
+    check(say(server, seed=1, top_p=0.99)[0] != greedy, "top_p alone draws")
+    for wrong in 0, 1.1, "x":
+        ask(server, {"prompt": "a", "top_p": wrong}, 400)
+
+
+def test_template(server):
+    """What the chat template reads besides messages and tools: here it prints it."""
+    plain = ask(server, {"messages": chat()["messages"]}, path="/tokenize")["count"]
+    for more in {"documents": [{"title": "t", "text": "a text"}]}, {"chat_template_kwargs": {"mark": "seen"}}:
+        count = ask(server, chat(return_token_ids=True, **more), path=CHAT)["usage"]["prompt_tokens"]
+        check(count > plain, "the chat template does not see", more, count, plain)
+
+
+def test_addresses(server):
+    for path in ("/v1/responses", "/v1/embeddings", "/v1/audio", "/v1/files", "/v1/batches", "/pooling", "/score", "/rerank",
+                 "/classify", "/ping", "/version", "/v1/chat", "/tokenizer", "/v1/modelsx"):
+        status, text = server.ask(path, {})
+        check(status == 404 and json.loads(text)["error"]["message"], path, status, text)
+
+
 def test_generation_config(_):
     """What generation_config.json recommends holds where a request says nothing."""
     shutil.copytree(model, "drawn")
@@ -135,7 +158,7 @@ def test_generation_config(_):
 
 
 server = Server("--max_running", "4", "--context_length", "2000", "--bf16", "false")
-for test in test_penalties, test_logit_bias, test_stop_token_ids, test_min_tokens, test_special_tokens, test_usage, test_together, test_generation_config:
+for test in test_penalties, test_logit_bias, test_stop_token_ids, test_min_tokens, test_special_tokens, test_usage, test_nucleus, test_template, test_addresses, test_together, test_generation_config:
     test(server)
 server.stop()
 sys.exit(1 if failures else 0)

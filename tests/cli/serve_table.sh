@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # trimtab serve for evaluation harnesses: echo, log p of prompts, token ids, /tokenize, /detokenize, max_tokens 0; and the
-# members of a request that change an answer: penalties, biases, stop ids, min_tokens.
+# members of a request that change an answer; every row of docs/openai-api.md.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 cp -r "$root/tests/golden/llama3/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ && chmod -R u+w model
 sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 200000/' model/config.json
 cat >model/chat_template.jinja <<'END'
-{% for m in messages %}{{ '<' + m.role + '> ' + m.content + '</s>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant> ' }}{% endif %}
+{% for m in messages %}{{ '<' + m.role + '> ' + m.content + '</s>\n' }}{% endfor %}{% for d in documents or [] %}{{ d.text }}{% endfor %}{{ mark or '' }}{% if add_generation_prompt %}{{ '<assistant> ' }}{% endif %}
 END
 expect 2 "is no address to listen at" serve --model_name_or_path model --host nowhere.example >/dev/null
 if grep -q 'has no HTTP server' err; then
@@ -26,4 +26,5 @@ END
 for client in scores members; do
     python3 "$root/tests/tools/serve_$client.py" "$trimtab" model "$root/tests/golden/llama3/adapter_random" || fail "serve_$client.py"
 done
+python3 "$root/tests/tools/serve_table.py" "$trimtab" model "$root/tests/golden/llama3/adapter_random" "$root" || fail "serve_table.py"
 finish
