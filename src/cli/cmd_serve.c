@@ -46,8 +46,8 @@ static tt_status serve(struct tt_cli *cli, const struct tt_serve_call *command,
     bool v6 = strchr(command->host, ':') != NULL;
     TT_TRY(tt_serve_open(config, &server));
     if (!tt_host_is_loopback(command->host))
-        tt_warn("%s is open to everybody who can reach this machine: there is no key and no encryption",
-                command->host);
+        tt_warn("%s is open to everybody who can reach this machine: there is no %s", command->host,
+                config->keys != NULL ? "encryption, which keys need" : "key and no encryption");
     snprintf(line, sizeof line, "serving '%.100s' at http://%s%.60s%s:%d/v1",
              config->adapter_count > 0 ? config->adapter_names[0] : config->model_name, v6 ? "[" : "",
              command->host, v6 ? "]" : "", tt_serve_port(server));
@@ -74,6 +74,7 @@ struct serving {
     struct tt_cli *cli;
     const struct tt_serve_call *command;
     const char *name;
+    struct tt_keys *keys; /* NULL: none */
 };
 
 static tt_status serve_named(const struct serving *serving, struct tt_talk *talk, char *const *adapters)
@@ -91,6 +92,8 @@ static tt_status serve_named(const struct serving *serving, struct tt_talk *talk
         .adapter_names = (const char *const *)adapters,
         .adapter_count = talk->inputs->adapter_count,
         .waiting = command->waiting,
+        .per_client = command->per_client,
+        .keys = serving->keys,
         .http = http_config(command),
     };
     return serve(serving->cli, command, &config);
@@ -139,8 +142,12 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     char *name = make_name(path != NULL ? path : model->model_name_or_path, NULL);
     if (name == NULL) return TT_ERR_MEMORY;
     tt_signals_outlive_readers();
-    struct serving serving = {cli, command, name};
-    tt_status status = tt_talk_call_run(&command->call, cli->cancel, command->slots, begin, lead, &serving);
+    struct serving serving = {cli, command, name, NULL};
+    tt_status status =
+        command->api_key_file != NULL ? tt_keys_read(command->api_key_file, &serving.keys) : TT_OK;
+    if (status == TT_OK)
+        status = tt_talk_call_run(&command->call, cli->cancel, command->slots, begin, lead, &serving);
+    tt_keys_destroy(serving.keys);
     tt_free(name);
     return status;
 }

@@ -24,6 +24,14 @@ static const struct tt_setting rows[] = {
      .help = "Requests that run at the same time; memory is kept for context_length tokens of each."},
     {.name = "max_waiting", .type = TT_SETTING_INT, OWN(waiting), .default_text = "256", .minimum = 0,
      .maximum = 1 << 16, .help = "Requests that wait for others to end; further ones get the status 429."},
+    {.name = "max_per_client", .type = TT_SETTING_INT, OWN(per_client), .default_text = "0", .minimum = 0,
+     .maximum = 1 << 16,
+     .help = "Answers of one client, the holder of a key or an address, that run or wait at the same time; further "
+             "ones get the status 429. 0: any number. Free places go to the client that has fewest running, whatever "
+             "the number."},
+    {.name = "api_key_file", .type = TT_SETTING_STRING, OWN(api_key_file), .path = TT_PATH_READ,
+     .help = "File of keys, one a line, alone or behind the client's name: requests must have one in the header "
+             "Authorization, as OpenAI's clients send it. Keys are never printed."},
     {.name = "max_connections", .type = TT_SETTING_INT, OWN(connections), .default_text = "512", .minimum = 1,
      .maximum = 1 << 16,
      .help = "Connections; for a further one the oldest idle one is closed, of the client that has most of them."},

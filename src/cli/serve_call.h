@@ -8,7 +8,8 @@
 struct tt_serve_call {
     struct tt_talk_call call; /* must be first: the offsets of its settings apply here */
     const char *host, *allowed_hosts, *served_model_name;
-    int64_t port, slots, waiting, connections;
+    const char *api_key_file;
+    int64_t port, slots, waiting, per_client, connections;
     size_t request_bytes;
     double request_seconds, drain_seconds;
 };

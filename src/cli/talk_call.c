@@ -70,8 +70,9 @@ tt_status tt_talk_call_sampling(const struct tt_talk_call *call, const struct tt
     if (call->generation_config == TT_GENERATION_CONFIG_NONE) return TT_OK;
     tt_status status = tt_sampling_recommend(inputs, &call->given, sampling, &said);
     if (status == TT_OK && said.bytes > 0)
-        status = tt_str_printf(&line, "sampling by generation_config.json: %s (--generation_config none: without it)",
-                               tt_str_text(&said));
+        status = tt_str_printf(
+            &line, "sampling by generation_config.json: %s (--generation_config none: without it)",
+            tt_str_text(&said));
     if (status == TT_OK && said.bytes > 0) tt_report_line(report, tt_str_text(&line));
     tt_str_deinit(&said);
     tt_str_deinit(&line);

@@ -63,6 +63,11 @@ void tt_http_begin(struct tt_http_exchange *exchange, int code, const char *type
     (void)exchange, (void)code, (void)type;
 }
 
+void tt_http_origin(const struct tt_http_exchange *exchange, unsigned char origin[TT_ORIGIN_BYTES])
+{
+    (void)exchange, (void)origin;
+}
+
 void tt_http_write(struct tt_http_exchange *exchange, const char *data, size_t bytes)
 {
     (void)exchange, (void)data, (void)bytes;

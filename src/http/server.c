@@ -108,6 +108,14 @@ static bool suspend(struct tt_http_exchange *exchange)
     return true;
 }
 
+void tt_http_origin(const struct tt_http_exchange *exchange, unsigned char origin[TT_ORIGIN_BYTES])
+{
+    if (exchange->line != NULL)
+        memcpy(origin, exchange->line->origin, TT_ORIGIN_BYTES);
+    else
+        memset(origin, 0, TT_ORIGIN_BYTES);
+}
+
 static ssize_t read_stream(void *context, uint64_t position, char *block, size_t most)
 {
     struct tt_http_exchange *exchange = context;

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 
+#include "base/crowd.h"
 #include "base/error.h"
 #include "base/str.h"
 
@@ -45,6 +46,9 @@ const char *tt_http_method(const struct tt_http_exchange *exchange);
 const char *tt_http_path(const struct tt_http_exchange *exchange);
 struct tt_span tt_http_body(const struct tt_http_exchange *exchange);
 const char *tt_http_header(const struct tt_http_exchange *exchange, const char *name);
+
+/* Whose request it is (base/crowd.h); during the call of the handler. */
+void tt_http_origin(const struct tt_http_exchange *exchange, unsigned char origin[TT_ORIGIN_BYTES]);
 
 /* The response, once for each exchange, from any thread: a whole one, or one that grows by writes until the end.
  * `type` is a constant. Out of memory the client gets an incomplete answer and a closed connection. */

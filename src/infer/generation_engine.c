@@ -347,6 +347,8 @@ struct tt_generation_load tt_generation_load_of(const struct tt_generation_engin
 {
     struct tt_generation_load load = engine->load;
     load.recorded = tt_generation_single_launches(engine->rank.single);
+    for (int64_t s = 0; s < engine->limits.slots; s++)
+        load.cached += tt_kv_cache_length(engine->rank.cache, s);
     return load;
 }
 

@@ -36,8 +36,8 @@ struct tt_generation_limits {
     int64_t length; /* tokens of a request, prompt and answer together, >= 2; at most the model's positions */
     int64_t pass_tokens; /* of one pass; 0: chosen. Raised to slots + 16 where it is less */
     int64_t waiting;     /* requests that wait for a slot; 0: any number */
-    /* Tokens of a pass that have logits, at most pass_tokens; 0: one of each slot. More of them give log p of prompts in
-     * fewer passes. */
+    /* Tokens of a pass that have logits, at most pass_tokens; 0: one of each slot. More of them give log p of prompts
+     * in fewer passes. */
     int64_t rows;
     bool adjusts; /* memory for requests that change logits (infer/adjust.h) */
     bool packs;   /* on a CPU: weights are packed once (infer/packed_weights.h) */
@@ -153,6 +153,7 @@ struct tt_generation_load {
     int64_t passes, tokens;            /* since the engine was made: passes, and tokens in them */
     int64_t recorded;                  /* of the passes: launched as one recorded piece of work */
     int64_t generated, reused;         /* new tokens; tokens of prompts that were not computed again */
+    int64_t cached;                    /* tokens that the cache holds now */
 };
 struct tt_generation_load tt_generation_load_of(const struct tt_generation_engine *engine);
 

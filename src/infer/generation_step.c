@@ -30,8 +30,8 @@ static int rope_part_of(const struct tt_generation_engine *engine, const struct 
     return tt_rank_rope_part(engine->rank.rank, (int64_t)request->ids.count);
 }
 
-/* How many of the `common` tokens need not be computed for the request. Where it wants log p of its prompt, the slot must
- * know those up to the token behind them, since their logits are gone. */
+/* How many of the `common` tokens need not be computed for the request. Where it wants log p of its prompt, the slot
+ * must know those up to the token behind them, since their logits are gone. */
 static int64_t usable_length(const struct request *request, const struct slot *slot, int64_t common,
                              bool whole)
 {
@@ -239,8 +239,8 @@ static void add_row(struct tt_generation_engine *engine, struct tt_batch *batch,
     arrays->rows[batch->row_count++] = (int32_t)batch->token_count;
 }
 
-/* Whether token `t` of the slot has a row: its logits choose a token, or are log p of the next one of a prompt, of which
- * `known` are there. */
+/* Whether token `t` of the slot has a row: its logits choose a token, or are log p of the next one of a prompt, of
+ * which `known` are there. */
 static bool has_row(const struct request *request, int64_t t, size_t known)
 {
     if (t + 1 == (int64_t)request->ids.count) return request->max_new_tokens > 0;
@@ -331,7 +331,7 @@ static void finish_prompts(struct tt_generation_engine *engine)
     }
 }
 
-/* What the rows of a pass have given: chosen tokens, and log p of prompts. */
+/* Takes the chosen tokens and log p of prompts from the rows of a pass. */
 static tt_status take_rows(struct tt_generation_engine *engine, const struct tt_batch *batch,
                            const int32_t *tokens)
 {

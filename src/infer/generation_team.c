@@ -62,8 +62,8 @@ struct tt_generation_team {
     struct event *all; /* [ranks * slots] */
     /* of the events, gathered where one has them */
     struct tt_token_logprobs *own_logprobs, *all_logprobs;
-    struct tt_token_logprobs *own_prompt,
-        *all_prompt;      /* [rows], [ranks * rows]: in the order of the events */
+    /* [rows], [ranks * rows]: in the order of the events */
+    struct tt_token_logprobs *own_prompt, *all_prompt;
     struct round *rounds; /* [ranks] */
     /* the leader's */
     int64_t *load;         /* [ranks], requests that a rank has */
@@ -330,7 +330,8 @@ static tt_status obey(struct tt_generation_team *team, const struct tt_str *mess
     return TT_OK;
 }
 
-/* What is new of a request: some of the prompt's log p, at most `room`, then a token with its log p, or the end. */
+/* Tells what is new of a request: some of the prompt's log p, at most `room`, then a token with its log p, or the
+ * end. */
 static void report(struct tt_generation_team *team, struct running *running, int64_t index, int64_t room)
 {
     struct event *event = &team->own[index];

@@ -1,9 +1,8 @@
 #include "infer/sampling_defaults.h"
 
-#include <stdio.h>
-
 #include "base/file.h"
 #include "base/json.h"
+#include "base/number.h"
 #include "job/inputs.h"
 
 static const char file_name[] = "generation_config.json";
@@ -11,7 +10,7 @@ static const char file_name[] = "generation_config.json";
 static tt_status say(struct tt_str *said, const char *name, double value)
 {
     char text[80];
-    snprintf(text, sizeof text, "%s%s %g", said->bytes > 0 ? ", " : "", name, value);
+    tt_snprintf(text, sizeof text, "%s%s %g", said->bytes > 0 ? ", " : "", name, value);
     return tt_str_append_text(said, text);
 }
 

@@ -59,7 +59,7 @@ static int32_t top_of(const struct writing *w, const struct tt_token_logprobs *l
     return logprobs->count < w->tokens->top ? logprobs->count : w->tokens->top;
 }
 
-/* What stands for the token of this text. */
+/* The name of the token of this text. */
 static struct tt_span name_of(struct writing *w, int32_t id, struct tt_span text)
 {
     if (!w->ids) return text;

@@ -18,8 +18,8 @@ struct tt_api_tokens {
 
 /* The tokens of all runs, one after the other. *out is owned. Of a chat: {"content": [{token, logprob, bytes,
  * top_logprobs}], "refusal"}, else {tokens, token_logprobs, top_logprobs, text_offset}. The text of a token is what it
- * adds behind the token before it; bytes are null where that is no whole character. *offset: characters before the first
- * token, then behind the last one. */
+ * adds behind the token before it; bytes are null where that is no whole character. *offset: characters before the
+ * first token, then behind the last one. */
 struct tt_api_logprobs_form {
     bool chat;
     bool ids; /* the text of a token is token_id:5, as vLLM's return_tokens_as_token_ids has it */

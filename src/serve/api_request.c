@@ -379,7 +379,7 @@ static const struct tt_api_member members[] = {
     {.name = "tokens", .forms = TT_API_DETOKENIZE, .read = read_tokens},
 };
 
-/* What every body must have. */
+/* Every body must have a prompt of some kind. */
 static tt_status check_prompts(struct tt_api_parse *p)
 {
     if (p->request->prompt_count > 0) return TT_OK;

@@ -66,8 +66,8 @@ struct tt_api_request {
     int64_t prompt_logprobs;
     bool return_token_ids;
     bool plain_prompt; /* no special tokens are added to it */
-    int64_t
-        truncate_prompt; /* tokens of its end that count; 0: all; -1: those that leave room for the answer */
+    /* tokens of its end that count; 0: all; -1: those that leave room for the answer */
+    int64_t truncate_prompt;
     bool return_token_strs;   /* of /tokenize */
     struct tt_api_prompt ids; /* of /detokenize */
 };

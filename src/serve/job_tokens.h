@@ -1,4 +1,4 @@
-/* What an answer says of its tokens: log p, ids, and the same of its prompt. The thread of the engine. */
+/* Log p and ids of the tokens of an answer, and of its prompt, as the answer says them. The thread of the engine. */
 #ifndef TT_SERVE_JOB_TOKENS_H
 #define TT_SERVE_JOB_TOKENS_H
 

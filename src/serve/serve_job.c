@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "serve/api_answer.h"
 #include "serve/job_tokens.h"
 #include "serve/refuse.h"
@@ -12,6 +13,10 @@
 void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_job *job)
 {
     if (job == NULL) return;
+    for (; job->ended < job->asked; job->ended++) { /* its client has left, or the server ends */
+        job->client->running--;
+        tt_serve_count_end(config->metrics, TT_SERVE_CANCELLED);
+    }
     for (size_t i = 0; i < job->choice_count; i++) {
         tt_talk_answer_deinit(config->talk, &job->choices[i].answer);
         tt_str_deinit(&job->choices[i].text);
@@ -68,33 +73,17 @@ static int64_t prompt_top(const struct tt_api_request *request)
     return request->prompt_logprobs > top ? request->prompt_logprobs : top;
 }
 
-/* Asks for answer `index`, which begins with the prompt where the request wants it. */
-static tt_status submit_choice(const struct tt_serve_config *config, struct tt_serve_job *job, size_t index,
-                               struct tt_generation_request *ask)
-{
-    struct tt_serve_choice *choice = &job->choices[index];
-    const struct tt_str *text = &tt_serve_prompt_of(job, choice)->text;
-    ask->seed = make_seed(config, job, index);
-    choice->ready = !ask->wants_prompt_logprobs;
-    choice->echoed = text->bytes;
-    if (text->bytes > 0) TT_TRY(tt_str_append(&choice->text, text->data, text->bytes));
-    TT_TRY(tt_talk_ask(config->talk, ask, &choice->answer));
-    choice->answer.stream.skip_special = !job->request.keeps_special;
-    return TT_OK;
-}
-
-/* The answers to prompt `index`. */
-static tt_status submit_prompt(const struct tt_serve_config *config, struct tt_serve_job *job, size_t index)
+/* The generation that prompt `index` asks for. */
+static struct tt_generation_request make_ask(const struct tt_serve_config *config,
+                                             const struct tt_serve_job *job, size_t index)
 {
     const struct tt_api_request *request = &job->request;
-    struct tt_serve_prompt *prompt = &job->prompts[index];
-    int64_t wanted = wanted_tokens(config, request), top = prompt_top(request);
-    TT_TRY(tt_serve_prompt_make(config->talk, request, index, wanted, prompt));
-    job->prompt_tokens += prompt->ids.count;
-    struct tt_generation_request ask = {
-        .prompt = prompt->ids.data,
-        .prompt_count = prompt->ids.count,
-        .max_new_tokens = tt_talk_room(config->talk, prompt->ids.count, wanted),
+    const struct tt_ids *ids = &job->prompts[index].ids;
+    int64_t top = prompt_top(request);
+    return (struct tt_generation_request){
+        .prompt = ids->data,
+        .prompt_count = ids->count,
+        .max_new_tokens = tt_talk_room(config->talk, ids->count, wanted_tokens(config, request)),
         .sampling = make_sampling(config, request),
         .ignore_end = config->ignore_end || request->ignore_eos,
         .adapter_off = job->adapter_off,
@@ -111,20 +100,61 @@ static tt_status submit_prompt(const struct tt_serve_config *config, struct tt_s
         .wants_prompt_logprobs = top >= 0,
         .prompt_top_logprobs = top >= 0 ? (int)top : 0,
     };
+}
+
+/* Makes prompt `index` and checks what it asks for. */
+static tt_status prepare_prompt(const struct tt_serve_config *config, struct tt_serve_job *job, size_t index)
+{
+    struct tt_serve_prompt *prompt = &job->prompts[index];
+    int64_t wanted = wanted_tokens(config, &job->request);
+    TT_TRY(tt_serve_prompt_make(config->talk, &job->request, index, wanted, prompt));
+    job->prompt_tokens += prompt->ids.count;
+    const struct tt_generation_request ask = make_ask(config, job, index);
     if (ask.max_new_tokens < 1 && wanted > 0)
         return tt_fail(TT_ERR_USAGE, "the prompt has %zu tokens, which leaves no room for an answer in %lld",
                        prompt->ids.count, (long long)tt_talk_length(config->talk));
-    for (size_t i = index * (size_t)request->n; i < (index + 1) * (size_t)request->n; i++)
-        TT_TRY(submit_choice(config, job, i, &ask));
-    return TT_OK;
+    return tt_generation_check(tt_generation_team_engine(config->talk->team), &ask);
 }
 
-static tt_status submit(const struct tt_serve_config *config, struct tt_serve_job *job)
+static tt_status prepare(const struct tt_serve_config *config, struct tt_serve_job *job)
 {
     job->prompts = tt_calloc(job->request.prompt_count, sizeof *job->prompts);
     if (job->prompts == NULL) return TT_ERR_MEMORY;
-    for (size_t i = 0; i < job->request.prompt_count; i++) TT_TRY(submit_prompt(config, job, i));
+    for (size_t i = 0; i < job->request.prompt_count; i++) TT_TRY(prepare_prompt(config, job, i));
+    tt_serve_count_prompt(config->metrics, (int64_t)job->prompt_tokens);
     return TT_OK;
+}
+
+/* The text of a choice begins with the prompt where the request wants it. */
+static tt_status submit_choice(const struct tt_serve_config *config, struct tt_serve_job *job, size_t index)
+{
+    struct tt_serve_choice *choice = &job->choices[index];
+    const struct tt_str *text = &tt_serve_prompt_of(job, choice)->text;
+    struct tt_generation_request ask = make_ask(config, job, index / (size_t)job->request.n);
+    ask.seed = make_seed(config, job, index);
+    choice->ready = !ask.wants_prompt_logprobs;
+    choice->echoed = text->bytes;
+    if (text->bytes > 0) TT_TRY(tt_str_append(&choice->text, text->data, text->bytes));
+    TT_TRY(tt_talk_ask(config->talk, &ask, &choice->answer));
+    choice->answer.stream.skip_special = !job->request.keeps_special;
+    return TT_OK;
+}
+
+bool tt_serve_job_ask(const struct tt_serve_config *config, struct tt_serve_job *job)
+{
+    tt_status status = submit_choice(config, job, job->asked);
+    if (status == TT_OK) {
+        if (job->asked++ == 0) {
+            job->begun = tt_clock_seconds();
+            tt_serve_observe(config->metrics, TT_SERVE_QUEUE_TIME, job->begun - job->arrived);
+        }
+        job->client->running++;
+        return true;
+    }
+    if (!job->request.stream) tt_serve_fail(job->exchange, status, NULL);
+    tt_error_clear();
+    tt_http_end(job->exchange);
+    return false;
 }
 
 /* Answers a request that generates nothing. */
@@ -148,8 +178,9 @@ bool tt_serve_job_begin(const struct tt_serve_config *config, struct tt_serve_jo
     }
     snprintf(job->id, sizeof job->id, "%s-%llx-%llu", job->chat ? "chatcmpl" : "cmpl",
              (unsigned long long)job->created, (unsigned long long)job->number);
-    tt_status status = submit(config, job);
+    tt_status status = prepare(config, job);
     if (status != TT_OK) {
+        tt_serve_count_refusal(config->metrics, TT_SERVE_INVALID);
         tt_serve_fail(job->exchange, status, job->chat ? "messages" : "prompt");
         return false;
     }
@@ -288,7 +319,8 @@ static tt_status write_events(const struct tt_serve_config *config, struct tt_se
                               struct tt_str *out)
 {
     for (size_t i = 0; i < job->choice_count; i++)
-        if (!job->choices[i].over && job->choices[i].ready) TT_TRY(write_choice(config, job, i, out));
+        if (!job->choices[i].over && job->choices[i].ready && job->choices[i].answer.id != 0)
+            TT_TRY(write_choice(config, job, i, out));
     if (!finished) return TT_OK;
     const struct tt_api_answer answer = describe(job);
     if (job->request.wants_usage) TT_TRY(tt_api_write_usage(&answer, out));
@@ -347,8 +379,11 @@ out:
 static tt_status advance_choice(const struct tt_serve_config *config, const struct tt_serve_job *job,
                                 struct tt_serve_choice *choice, bool *news)
 {
-    size_t before = choice->text.bytes;
+    size_t before = choice->text.bytes, tokens = choice->answer.tokens;
+    if (choice->answer.id == 0) return TT_OK; /* not asked for yet */
     if (!is_finished(choice)) TT_TRY(tt_talk_advance(config->talk, &choice->answer, &choice->text));
+    if (choice->answer.tokens > tokens)
+        tt_serve_count_tokens(config->metrics, (int64_t)(choice->answer.tokens - tokens));
     TT_TRY(tt_serve_await_prompt(config, job, choice));
     if (choice->text.bytes > before) find_stop(&job->request, choice, before);
     if (choice->stopped) tt_generation_team_cancel(config->talk->team, choice->answer.id);
@@ -358,17 +393,47 @@ static tt_status advance_choice(const struct tt_serve_config *config, const stru
     return TT_OK;
 }
 
+/* Counts a choice that has ended in this step. */
+static void count_end(const struct tt_serve_config *config, struct tt_serve_job *job,
+                      const struct tt_serve_choice *choice)
+{
+    const char *finish = finish_of(choice);
+    enum tt_serve_end end = finish == NULL                      ? TT_SERVE_CANCELLED
+                            : strcmp(finish, "length") == 0     ? TT_SERVE_LENGTH
+                            : strcmp(finish, "tool_calls") == 0 ? TT_SERVE_TOOL_CALLS
+                                                                : TT_SERVE_STOP;
+    job->ended++;
+    job->client->running--;
+    tt_serve_count_end(config->metrics, end);
+    if (choice->answer.tokens > 1)
+        tt_serve_observe(config->metrics, TT_SERVE_TOKEN_TIME,
+                         (tt_clock_seconds() - job->begun) / (double)choice->answer.tokens);
+}
+
+static tt_status advance_choices(const struct tt_serve_config *config, struct tt_serve_job *job, bool *news)
+{
+    for (size_t i = 0; i < job->asked; i++) {
+        struct tt_serve_choice *choice = &job->choices[i];
+        bool ended = is_finished(choice);
+        TT_TRY(advance_choice(config, job, choice, news));
+        if (job->first == 0 && choice->answer.tokens > 0) {
+            job->first = tt_clock_seconds();
+            tt_serve_observe(config->metrics, TT_SERVE_FIRST_TOKEN, job->first - job->arrived);
+        }
+        if (!ended && is_finished(choice)) count_end(config, job, choice);
+    }
+    return TT_OK;
+}
+
 bool tt_serve_job_advance(const struct tt_serve_config *config, struct tt_serve_job *job)
 {
-    tt_status status = TT_OK;
-    bool news = false, finished = true;
+    bool news = false;
     if (tt_http_is_gone(job->exchange)) return true;
-    for (size_t i = 0; i < job->choice_count && status == TT_OK; i++) {
-        status = advance_choice(config, job, &job->choices[i], &news);
-        finished = finished && is_finished(&job->choices[i]);
-    }
+    tt_status status = advance_choices(config, job, &news);
+    bool finished = job->ended == job->choice_count;
     if (status == TT_OK && news) status = deliver(config, job, finished);
     if (status != TT_OK && !job->request.stream) tt_serve_fail(job->exchange, status, NULL);
     if (status != TT_OK) tt_http_end(job->exchange);
+    if (finished) tt_serve_observe(config->metrics, TT_SERVE_REQUEST_TIME, tt_clock_seconds() - job->arrived);
     return finished || status != TT_OK;
 }

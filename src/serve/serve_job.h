@@ -23,8 +23,18 @@ struct tt_serve_choice {
     bool over;                   /* the last event of a stream was written */
 };
 
+/* Who asks: the holder of a key, or an address. Owned by the server. */
+struct tt_serve_client {
+    struct tt_serve_client *next;
+    unsigned char name[TT_ORIGIN_BYTES];
+    size_t load; /* answers, waiting or running; under the lock of the server */
+    /* of the thread of the engine: answers that run, and when one was begun last, counted by begun answers */
+    int64_t running, turn;
+};
+
 struct tt_serve_job {
     struct tt_serve_job *next;
+    struct tt_serve_client *client;    /* lent */
     struct tt_http_exchange *exchange; /* owned reference */
     struct tt_api_request request;
     enum tt_api_form form;
@@ -33,11 +43,13 @@ struct tt_serve_job {
     const char *model; /* the name in answers */
     char id[48];
     int64_t created;
-    uint64_t number; /* of the first answer */
+    double arrived, begun, first; /* tt_clock_seconds; 0: not yet */
+    uint64_t number;              /* of the first answer */
     size_t prompt_tokens;
     struct tt_serve_prompt *prompts; /* of the request's */
     struct tt_serve_choice *choices; /* the answers to the first prompt, to the second ... */
     size_t choice_count;
+    size_t asked, ended; /* choices that were submitted, and those of them that have ended */
 };
 
 /* The prompt of a choice. */
@@ -48,8 +60,10 @@ static inline const struct tt_serve_prompt *tt_serve_prompt_of(const struct tt_s
 }
 
 void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_job *job);
-/* Submits its generations. False: it has been answered with an error. */
+/* Makes its prompts. False: it has been answered, with an error where it asks for generations. */
 bool tt_serve_job_begin(const struct tt_serve_config *config, struct tt_serve_job *job);
+/* Submits the next of its choices, of which some are left. False: it has been answered with an error. */
+bool tt_serve_job_ask(const struct tt_serve_config *config, struct tt_serve_job *job);
 /* Brings a job up to the engine's state. True: it is over. */
 bool tt_serve_job_advance(const struct tt_serve_config *config, struct tt_serve_job *job);
 

@@ -22,7 +22,8 @@ TT_MUST_USE tt_status tt_serve_tokenize(struct tt_talk *talk, const struct tt_ap
                                         struct tt_str *out);
 TT_MUST_USE tt_status tt_serve_detokenize(struct tt_talk *talk, const struct tt_api_request *request,
                                           struct tt_str *out);
-/* That to /tokenizer_info: the special tokens and the chat template, under tokenizer_config.json's names. Any thread. */
+/* That to /tokenizer_info: the special tokens and the chat template, under tokenizer_config.json's names. Any
+ * thread. */
 TT_MUST_USE tt_status tt_serve_describe_tokenizer(const struct tt_talk *talk, struct tt_str *out);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/str.h"
 #include "base/thread.h"
 #include "http/hosts.h"
+#include "monitor/exposition.h"
 #include "serve/refuse.h"
 #include "serve/serve_job.h"
 
@@ -23,11 +24,13 @@ struct tt_server {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct tt_serve_job *pending, **pending_end; /* the rest under the lock */
+    struct tt_serve_client *clients;             /* that have requests here */
     size_t load;                                 /* answers of jobs, pending or running */
     uint64_t numbers;
     bool closes;
     atomic_bool failed, drains;
     struct tt_serve_job *running; /* of the thread */
+    int64_t turns;                /* answers that were begun; of the thread */
 };
 
 /* ---- The thread of the HTTP server ---- */
@@ -84,21 +87,62 @@ static size_t most_answers(const struct tt_server *server)
     return (size_t)(tt_generation_team_slots(server->config.talk->team) + server->config.waiting);
 }
 
-/* False: too many wait already. */
-static bool enqueue(struct tt_server *server, struct tt_serve_job *job)
+/* The record of whoever has this name; NULL: memory is exhausted. The caller holds the lock. */
+static struct tt_serve_client *find_client(struct tt_server *server, const unsigned char *name)
 {
+    for (struct tt_serve_client *client = server->clients; client != NULL; client = client->next)
+        if (memcmp(client->name, name, sizeof client->name) == 0) return client;
+    struct tt_serve_client *client = tt_calloc(1, sizeof *client);
+    if (client == NULL) return NULL;
+    memcpy(client->name, name, sizeof client->name);
+    client->next = server->clients;
+    server->clients = client;
+    return client;
+}
+
+/* Takes the answers of a job off its client's load, and forgets a client without any. The caller holds the lock. */
+static void leave_client(struct tt_server *server, struct tt_serve_client *client, size_t answers)
+{
+    struct tt_serve_client **at = &server->clients;
+    client->load -= answers;
+    if (client->load > 0) return;
+    while (*at != client) at = &(*at)->next;
+    *at = client->next;
+    tt_free(client);
+}
+
+/* Answers that a job counts for; it is one where it generates nothing. */
+static size_t weight_of(const struct tt_serve_job *job)
+{
+    return job->choice_count > 0 ? job->choice_count : 1;
+}
+
+/* Why a job may not wait here; TT_SERVE_REFUSALS: it may, and is in the queue. */
+static enum tt_serve_refusal enqueue(struct tt_server *server, struct tt_serve_job *job,
+                                     const unsigned char *name)
+{
+    enum tt_serve_refusal refusal = TT_SERVE_REFUSALS;
+    size_t answers = weight_of(job);
     pthread_mutex_lock(&server->lock);
-    bool taken = server->load + job->choice_count <= most_answers(server) && !server->closes;
-    if (taken) {
+    struct tt_serve_client *client = find_client(server, name);
+    if (client == NULL || server->load + answers > most_answers(server) || server->closes)
+        refusal = TT_SERVE_QUEUE_FULL;
+    else if (server->config.per_client > 0 && client->load + answers > (size_t)server->config.per_client)
+        refusal = TT_SERVE_CLIENT_LIMIT;
+    if (refusal == TT_SERVE_REFUSALS) {
+        job->client = client;
+        client->load += answers;
         job->number = server->numbers;
         server->numbers += job->choice_count;
         *server->pending_end = job;
         server->pending_end = &job->next;
-        server->load += job->choice_count;
+        server->load += answers;
         pthread_cond_signal(&server->changed);
+    } else if (client != NULL && client->load == 0) {
+        leave_client(server, client, 0);
     }
     pthread_mutex_unlock(&server->lock);
-    return taken;
+    return refusal;
 }
 
 /* A browser's page can post other types to any server without asking. */
@@ -135,7 +179,8 @@ static tt_status make_choices(const struct tt_server *server, struct tt_serve_jo
 }
 
 /* Takes over the exchange. */
-static void accept_job(struct tt_server *server, struct tt_http_exchange *exchange, enum tt_api_form form)
+static void accept_job(struct tt_server *server, struct tt_http_exchange *exchange, enum tt_api_form form,
+                       const unsigned char *name)
 {
     const char *param = NULL;
     struct tt_serve_job *job = tt_calloc(1, sizeof *job);
@@ -147,32 +192,40 @@ static void accept_job(struct tt_server *server, struct tt_http_exchange *exchan
     *job = (struct tt_serve_job){.exchange = exchange,
                                  .form = form,
                                  .chat = form == TT_API_CHAT,
-                                 .created = (int64_t)tt_clock_unix_seconds()};
+                                 .created = (int64_t)tt_clock_unix_seconds(),
+                                 .arrived = tt_clock_seconds()};
+    enum tt_serve_refusal refusal = TT_SERVE_INVALID;
     tt_status status = tt_api_request_parse(tt_http_body(exchange), form, &job->request, &param);
     if (status == TT_OK && (form & TT_API_BOTH) != 0) status = make_choices(server, job, &param);
     if (status != TT_OK)
         tt_serve_fail(exchange, status, param);
     else if (!choose_model(server, job))
         answer_unknown_model(exchange, job->request.model);
-    else if (enqueue(server, job))
+    else if ((refusal = enqueue(server, job, name)) == TT_SERVE_REFUSALS)
         return;
+    else if (refusal == TT_SERVE_CLIENT_LIMIT)
+        tt_serve_refuse(exchange, 429, "rate_limit_error", NULL, "client_limit",
+                        "too many requests of this client run or wait already");
     else
         tt_serve_refuse(exchange, 429, "rate_limit_error", NULL, "too_many_requests",
                         "too many requests wait already");
+    tt_serve_count_refusal(server->config.metrics, refusal);
     tt_serve_job_destroy(&server->config, job);
 }
 
-static void handle_post(struct tt_server *server, struct tt_http_exchange *exchange, enum tt_api_form form)
+static void handle_post(struct tt_server *server, struct tt_http_exchange *exchange, enum tt_api_form form,
+                        const unsigned char *name)
 {
     if (strcmp(tt_http_method(exchange), "POST") != 0)
         tt_serve_refuse(exchange, 405, "invalid_request_error", NULL, NULL, "this address takes POST only");
-    else if (atomic_load(&server->drains))
+    else if (atomic_load(&server->drains)) {
+        tt_serve_count_refusal(server->config.metrics, TT_SERVE_STOPPING);
         tt_serve_refuse(exchange, 503, "server_error", NULL, "stopping", "this server stops: ask another");
-    else if (!is_json(exchange))
+    } else if (!is_json(exchange))
         tt_serve_refuse(exchange, 415, "invalid_request_error", NULL, NULL,
                         "the header Content-Type must be application/json");
     else {
-        accept_job(server, exchange, form);
+        accept_job(server, exchange, form, name);
         return;
     }
     tt_http_release(exchange);
@@ -212,14 +265,26 @@ static void answer_tokenizer(struct tt_server *server, struct tt_http_exchange *
     answer_text(exchange, tt_serve_describe_tokenizer(server->config.talk, &text), &text);
 }
 
+static void answer_metrics(struct tt_server *server, struct tt_http_exchange *exchange, const char *path)
+{
+    struct tt_str text = {0};
+    bool open_metrics = tt_exposition_wants_open_metrics(tt_http_header(exchange, "Accept"));
+    (void)path;
+    if (tt_serve_metrics_write(server->config.metrics, open_metrics, &text) == TT_OK)
+        tt_http_answer(exchange, 200, tt_exposition_type(open_metrics), tt_str_text(&text), text.bytes);
+    tt_error_clear();
+    tt_str_deinit(&text);
+}
+
 typedef void answer_get(struct tt_server *server, struct tt_http_exchange *exchange, const char *path);
 
-/* What there is here. */
+/* The addresses of a server. */
 static const struct route {
     const char *path;
     bool with_name;        /* and a name may follow it */
     enum tt_api_form form; /* of a body that is posted */
     answer_get *get;       /* NULL: it is posted */
+    bool open;             /* without a key */
 } routes[] = {
     {"/v1/chat/completions", .form = TT_API_CHAT},
     {"/v1/completions", .form = TT_API_PROMPT},
@@ -227,9 +292,10 @@ static const struct route {
     {"/detokenize", .form = TT_API_DETOKENIZE},
     {"/tokenizer_info", .get = answer_tokenizer},
     {"/v1/models", .with_name = true, .get = answer_models},
-    {"/healthz", .get = answer_probe},
-    {"/health", .get = answer_probe},
-    {"/readyz", .get = answer_probe},
+    {"/metrics", .get = answer_metrics},
+    {"/healthz", .get = answer_probe, .open = true},
+    {"/health", .get = answer_probe, .open = true},
+    {"/readyz", .get = answer_probe, .open = true},
 };
 
 static const struct route *find_route(const char *path)
@@ -252,17 +318,36 @@ static void handle_get(struct tt_server *server, struct tt_http_exchange *exchan
     tt_http_release(exchange);
 }
 
+/* The name of whoever asks. False: there are keys, and the request has none of them. */
+static bool name_client(const struct tt_server *server, const struct tt_http_exchange *exchange,
+                        unsigned char name[TT_ORIGIN_BYTES])
+{
+    tt_http_origin(exchange, name);
+    if (server->config.keys == NULL) return true;
+    int64_t client = tt_keys_find(server->config.keys, tt_http_header(exchange, "Authorization"));
+    memset(name, 0, TT_ORIGIN_BYTES);
+    memcpy(name, &client, sizeof client);
+    return client >= 0;
+}
+
 static void handle(void *context, struct tt_http_exchange *exchange)
 {
+    struct tt_server *server = context;
     const struct route *route = find_route(tt_http_path(exchange));
+    unsigned char name[TT_ORIGIN_BYTES];
     if (route == NULL) {
         tt_serve_refuse(exchange, 404, "invalid_request_error", NULL, NULL,
                         "there is nothing here: /v1/chat/completions, /v1/completions, /v1/models, /healthz");
         tt_http_release(exchange);
+    } else if (!name_client(server, exchange, name) && !route->open) {
+        tt_serve_count_refusal(server->config.metrics, TT_SERVE_NO_KEY);
+        tt_serve_refuse(exchange, 401, "invalid_request_error", NULL, "invalid_api_key",
+                        "the header Authorization must be 'Bearer' and a key of this server");
+        tt_http_release(exchange);
     } else if (route->get != NULL) {
-        handle_get(context, exchange, route->get);
+        handle_get(server, exchange, route->get);
     } else {
-        handle_post(context, exchange, route->form);
+        handle_post(server, exchange, route->form, name);
     }
 }
 
@@ -271,11 +356,13 @@ static void handle(void *context, struct tt_http_exchange *exchange)
 static void end_job(struct tt_server *server, struct tt_serve_job **at)
 {
     struct tt_serve_job *job = *at;
-    size_t answers = job->choice_count;
+    struct tt_serve_client *client = job->client;
+    size_t answers = weight_of(job);
     *at = job->next;
     tt_serve_job_destroy(&server->config, job);
     pthread_mutex_lock(&server->lock);
     server->load -= answers;
+    leave_client(server, client, answers);
     pthread_mutex_unlock(&server->lock);
 }
 
@@ -302,12 +389,64 @@ static bool take_pending(struct tt_server *server)
     return !closes;
 }
 
+/* Of two clients the one whose turn it is has fewer answers running; of as many, its last one was begun earlier. */
+static bool goes_before(const struct tt_serve_client *a, const struct tt_serve_client *b)
+{
+    return a->running != b->running ? a->running < b->running : a->turn < b->turn;
+}
+
+/* The oldest job, with choices left, of the client whose turn it is; NULL: none waits. */
+static struct tt_serve_job **choose_job(struct tt_server *server)
+{
+    struct tt_serve_job **chosen = NULL;
+    for (struct tt_serve_job **at = &server->running; *at != NULL; at = &(*at)->next)
+        if ((*at)->asked < (*at)->choice_count &&
+            (chosen == NULL || goes_before((*at)->client, (*chosen)->client)))
+            chosen = at;
+    return chosen;
+}
+
+/* Gives free slots to the clients in turn. */
+static void fill_slots(struct tt_server *server)
+{
+    int64_t slots = tt_generation_team_slots(server->config.talk->team), running = 0;
+    struct tt_serve_job **job;
+    for (struct tt_serve_job *each = server->running; each != NULL; each = each->next)
+        running += (int64_t)(each->asked - each->ended);
+    while (running < slots && (job = choose_job(server)) != NULL) {
+        (*job)->client->turn = ++server->turns;
+        if (tt_serve_job_ask(&server->config, *job))
+            running++;
+        else
+            end_job(server, job);
+    }
+}
+
+/* Tells scrapers how much runs and waits. */
+static void publish(struct tt_server *server)
+{
+    const struct tt_generation_engine *engine = tt_generation_team_engine(server->config.talk->team);
+    const struct tt_generation_limits *limits = tt_generation_limits_of(engine);
+    const struct tt_generation_load load = tt_generation_load_of(engine);
+    struct tt_serve_state state = {.slots = tt_generation_team_slots(server->config.talk->team),
+                                   .passes = load.passes,
+                                   .cached = load.cached,
+                                   .cache = limits->slots * limits->length,
+                                   .reused = load.reused};
+    for (const struct tt_serve_job *job = server->running; job != NULL; job = job->next) {
+        state.running += (int64_t)(job->asked - job->ended);
+        state.waiting += (int64_t)(job->choice_count - job->asked);
+    }
+    tt_serve_publish(server->config.metrics, &state);
+}
+
 static tt_status generate(void *argument)
 {
     struct tt_server *server = argument;
     tt_status status = TT_OK;
     while (status == TT_OK && take_pending(server)) {
         bool busy;
+        fill_slots(server);
         status = tt_generation_team_step(server->config.talk->team, &busy);
         for (struct tt_serve_job **at = &server->running; status == TT_OK && *at != NULL;) {
             if (tt_serve_job_advance(&server->config, *at))
@@ -315,6 +454,7 @@ static tt_status generate(void *argument)
             else
                 at = &(*at)->next;
         }
+        publish(server);
     }
     if (status != TT_OK) atomic_store(&server->failed, true);
     return status;
@@ -389,6 +529,7 @@ tt_status tt_serve_open(const struct tt_serve_config *config, struct tt_server *
     server->pending_end = &server->pending;
     pthread_mutex_init(&server->lock, NULL);
     pthread_cond_init(&server->changed, NULL);
+    TT_GO(tt_serve_metrics_create(&server->config.metrics));
     TT_GO(tt_thread_start("serve", generate, server, &server->thread));
     TT_GO(tt_http_open(&server->config.http, &server->http));
     *out = server;
@@ -433,6 +574,7 @@ tt_status tt_serve_close(struct tt_server *server)
     tt_http_close(server->http);
     while (server->running != NULL) end_job(server, &server->running);
     while (server->pending != NULL) end_job(server, &server->pending);
+    tt_serve_metrics_destroy(server->config.metrics);
     pthread_mutex_destroy(&server->lock);
     pthread_cond_destroy(&server->changed);
     tt_free(server);

@@ -5,6 +5,8 @@
 #define TT_SERVE_SERVER_H
 
 #include "http/server.h"
+#include "serve/keys.h"
+#include "serve/serve_metrics.h"
 #include "serve/talk.h"
 
 struct tt_serve_config {
@@ -16,8 +18,11 @@ struct tt_serve_config {
     const char *model_name;           /* lent: the base model */
     const char *const *adapter_names; /* lent, as the list: of all adapters, in the order of the inputs */
     size_t adapter_count;
-    int64_t waiting;            /* requests that wait for a slot; further ones get 429 */
-    struct tt_http_config http; /* without handler */
+    int64_t waiting;    /* requests that wait for a slot; further ones get 429 */
+    int64_t per_client; /* answers of one client, running or waiting; further ones get 429; 0: any number */
+    const struct tt_keys *keys;       /* lent; NULL: everybody may ask */
+    struct tt_serve_metrics *metrics; /* the server's own */
+    struct tt_http_config http;       /* without handler */
 };
 
 /* Whether a server can listen at the address, which it then leaves. Errors as of tt_http_open. */

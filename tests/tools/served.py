@@ -60,7 +60,7 @@ class Server:
         began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(60)
-        check(code == 0, "exit code", code, "after SIGTERM:", open("serve.log").read())
+        check(code == 0, "exit code", code, "after SIGTERM:", open(self.log.name).read())
         return time.monotonic() - began
 
 

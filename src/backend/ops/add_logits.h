@@ -1,5 +1,5 @@
-/* Sums of single logits with numbers: logits[row, id] += value for each entry, in fp32. Penalties, biases and bans (a value
- * of -infinity) of the choice of a token are such lists. No two entries have the same row and id. */
+/* Sums of single logits with numbers: logits[row, id] += value for each entry, in fp32. Penalties, biases and bans (a
+ * value of -infinity) of the choice of a token are such lists. No two entries have the same row and id. */
 #ifndef TT_BACKEND_OPS_ADD_LOGITS_H
 #define TT_BACKEND_OPS_ADD_LOGITS_H
 
