@@ -165,8 +165,8 @@ out:
     return status;
 }
 
-/* The byte of "<0xHH>", or -1. The reference's number parser takes a sign as well. */
-static int fallback_byte(struct tt_span token)
+/* The reference's number parser takes a sign as well. */
+int decode_fallback_byte(struct tt_span token)
 {
     if (token.bytes != 6 || memcmp(token.data, "<0x", 3) != 0 || token.data[5] != '>') return -1;
     int value = 0;
@@ -202,7 +202,7 @@ static tt_status decode_byte_fallback(const struct decode_list *in, struct decod
     tt_status status = TT_OK;
     for (size_t i = 0; i < in->count; i++) {
         struct tt_span token = token_at(in, i);
-        int byte = fallback_byte(token);
+        int byte = decode_fallback_byte(token);
         if (byte >= 0) {
             TT_GO(tt_str_append_char(&bytes, (char)byte));
             continue;

@@ -163,6 +163,9 @@ void decoders_deinit(struct decoders *decoders);
 TT_MUST_USE tt_status decoders_apply(const struct decoders *decoders, struct decode_list *list,
                                      struct tt_str *text);
 
+/* The byte of "<0xHH>", or -1. */
+int decode_fallback_byte(struct tt_span token);
+
 /* The post-processor, as far as it concerns ids: the special tokens around the text. */
 struct post_piece {
     bool is_text; /* the ids of the text, otherwise one special id */
