@@ -60,13 +60,14 @@ static int32_t reference(const float *logits, int64_t vocab, const struct tt_sam
     return id;
 }
 
-/* Runs the op over the rows of `logits` [rows, vocab]; seen_SW may be NULL. Checks that nothing else is written. */
-static void run_op(struct test_device *device, const struct test_tensor *logits,
-                   const struct tt_sample_settings *settings, const struct test_tensor *seen, int32_t *ids,
-                   float *after)
+/* Runs the op over the rows of `logits` [rows, vocab]; seen_SW and masks_SW may be NULL. Checks that nothing else is
+ * written. */
+static void run_masked(struct test_device *device, const struct test_tensor *logits,
+                       const struct tt_sample_settings *settings, const struct test_tensor *seen,
+                       const struct test_tensor *masks, int32_t *ids, float *after)
 {
     int64_t rows = logits->view.dims[0], vocab = logits->view.dims[1];
-    struct test_tensor copy = test_tensor_copy(logits), own_seen = {0};
+    struct test_tensor copy = test_tensor_copy(logits), own_seen = {0}, own_masks = {0};
     struct test_tensor rules = test_tensor_make(TT_F64, rows * RULE / 8, TEST_UNUSED, TEST_UNUSED, 0);
     struct test_tensor out = test_tensor_make(TT_I32, rows, TEST_UNUSED, TEST_UNUSED, 0);
     for (int64_t n = 0; n < rows; n++) {
@@ -75,15 +76,19 @@ static void run_op(struct test_device *device, const struct test_tensor *logits,
     }
     test_tensor_poison(&out);
     if (seen != NULL) own_seen = *seen;
+    if (masks != NULL) own_masks = test_tensor_copy(masks);
     TEST_TO_DEVICE(device, &copy, &rules, &out);
     if (seen != NULL) TEST_TO_DEVICE(device, &own_seen);
+    if (masks != NULL) TEST_TO_DEVICE(device, &own_masks);
     struct tt_sample_args args = {.logits_NV = copy.view,
                                   .rules_N = tt_tensor_1d(rules.view.data, TT_U8, rows * RULE),
                                   .seen_SW = own_seen.view,
+                                  .masks_SW = own_masks.view,
                                   .ids_N = out.view};
     test_ok(tt_sample(device->stream, &args));
     TEST_TO_HOST(device, &copy, &rules, &out);
     if (seen != NULL) TEST_TO_HOST(device, &own_seen);
+    if (masks != NULL) TEST_TO_HOST(device, &own_masks);
     memcpy(ids, out.view.data, (size_t)rows * sizeof *ids);
     if (after != NULL)
         for (int64_t n = 0; n < rows; n++)
@@ -94,6 +99,14 @@ static void run_op(struct test_device *device, const struct test_tensor *logits,
     test_tensor_free(&copy);
     test_tensor_free(&rules);
     test_tensor_free(&out);
+    if (masks != NULL) test_tensor_free(&own_masks);
+}
+
+static void run_op(struct test_device *device, const struct test_tensor *logits,
+                   const struct tt_sample_settings *settings, const struct test_tensor *seen, int32_t *ids,
+                   float *after)
+{
+    run_masked(device, logits, settings, seen, NULL, ids, after);
 }
 
 static struct tt_sample_settings mixed(uint64_t i, double uniform)
@@ -250,6 +263,62 @@ static void a_penalty_counts_what_was_seen(void **state)
     test_on_each_isa(check_seen, NULL);
 }
 
+/* A row with a mask chooses as the reference does from logits that are -infinity where its bit is 0; rows share masks, and a
+ * penalty counts beside one. */
+static void check_masks(struct test_device *device, int threads, void *context)
+{
+    enum { VOCAB = 1000, WORDS = (VOCAB + 31) / 32, MASKS = 3, PENALIZED = 5 };
+    struct test_tensor logits = test_tensor_make(TT_F32, ROWS_MAX, VOCAB, TEST_UNUSED, 1);
+    struct test_tensor masks = test_tensor_make(TT_I32, MASKS, WORDS, TEST_UNUSED, 2);
+    struct test_tensor seen = test_tensor_make(TT_I32, 1, WORDS, TEST_UNUSED, 0);
+    struct tt_sample_settings settings[ROWS_MAX];
+    struct tt_rng rng = tt_rng_make(77);
+    int32_t ids[ROWS_MAX];
+    static float after[ROWS_MAX * VOCAB];
+    (void)threads;
+    (void)context;
+    for (int round = 0; round < 8; round++) {
+        fill(&logits, (uint64_t)round);
+        memset(seen.view.data, 0, WORDS * sizeof(uint32_t));
+        ((uint32_t *)seen.view.data)[1] = 0xffff;
+        for (int m = 0; m < MASKS; m++)
+            for (int w = 0; w < WORDS; w++) {
+                uint32_t bits = (uint32_t)tt_rng_u64(rng, (uint64_t)((round * MASKS + m) * WORDS + w));
+                if (m == 1) bits = w == 9 ? 1u << round : 0; /* one token alone */
+                ((uint32_t *)masks.view.data)[m * masks.view.strides[0] + w] = bits;
+            }
+        for (int n = 0; n < ROWS_MAX; n++) {
+            settings[n] =
+                mixed((uint64_t)(round * ROWS_MAX + n), tt_rng_uniform(rng, (uint64_t)(n + 100000)));
+            settings[n].mask = n % (MASKS + 1);
+        }
+        settings[PENALIZED].penalty = 1.5;
+        settings[PENALIZED].seen_row = 0;
+        run_masked(device, &logits, settings, &seen, &masks, ids, after);
+        for (int n = 0; n < ROWS_MAX; n++) {
+            float *row = (float *)logits.view.data + n * logits.view.strides[0];
+            const uint32_t *mask =
+                (uint32_t *)masks.view.data +
+                (settings[n].mask - 1) * (settings[n].mask > 0 ? masks.view.strides[0] : 0);
+            for (int v = 0; v < VOCAB; v++) {
+                if (settings[n].mask > 0 && (mask[v / 32] >> v % 32 & 1) == 0) row[v] = -INFINITY;
+                if (n == PENALIZED && v >= 32 && v < 48) row[v] = tt_sample_penalized(row[v], 1.5);
+                assert_true(after[n * VOCAB + v] == row[v] || (isnan(row[v]) && isnan(after[n * VOCAB + v])));
+            }
+            assert_int_equal(ids[n], reference(row, VOCAB, &settings[n]));
+        }
+    }
+    test_tensor_free(&logits);
+    test_tensor_free(&masks);
+    test_tensor_free(&seen);
+}
+
+static void a_mask_leaves_what_may_come(void **state)
+{
+    (void)state;
+    test_on_each_isa(check_masks, NULL);
+}
+
 static void shapes_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
@@ -271,6 +340,9 @@ static void shapes_that_do_not_fit_are_refused(void **state)
     args.seen_SW = tt_tensor_2d(seen, TT_I32, 2, 2);
     test_refused(tt_sample(device.stream, &args), TT_ERR_INTERNAL, "seen");
     args = right;
+    args.masks_SW = tt_tensor_2d(seen, TT_I32, 2, 2);
+    test_refused(tt_sample(device.stream, &args), TT_ERR_INTERNAL, "masks");
+    args = right;
     args.logits_NV = tt_tensor_2d(logits, TT_BF16, 2, 4);
     test_refused(tt_sample(device.stream, &args), TT_ERR_UNSUPPORTED, "logits");
     test_device_close(&device);
@@ -285,6 +357,7 @@ int main(void)
         cmocka_unit_test(weights_are_powers_of_two),
         cmocka_unit_test(distances_are_logarithms),
         cmocka_unit_test(a_penalty_counts_what_was_seen),
+        cmocka_unit_test(a_mask_leaves_what_may_come),
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

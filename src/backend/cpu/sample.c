@@ -40,6 +40,16 @@ static void penalize(float *logits, int64_t vocab, double penalty, const uint32_
     }
 }
 
+static void forbid(float *logits, int64_t vocab, const uint32_t *mask)
+{
+    for (int64_t word = 0; word < tt_sample_seen_words(vocab); word++) {
+        for (uint32_t bits = ~mask[word]; bits != 0; bits &= bits - 1) {
+            int64_t id = word * 32 + __builtin_ctz(bits);
+            if (id < vocab) logits[id] = -INFINITY;
+        }
+    }
+}
+
 static int64_t argmax(const float *logits, int64_t vocab)
 {
     int64_t best = 0;
@@ -156,8 +166,9 @@ static int32_t draw(struct row *row, const struct tt_sample_rule *rule)
 }
 
 static int32_t choose(float *logits, int64_t vocab, const struct tt_sample_rule *rule, uint32_t *seen,
-                      struct row *row)
+                      const uint32_t *mask, struct row *row)
 {
+    if (mask != NULL) forbid(logits, vocab, mask);
     if (seen != NULL) penalize(logits, vocab, rule->penalty, seen);
     int32_t id = (int32_t)argmax(logits, vocab);
     if (rule->draws && isfinite(logits[id])) {
@@ -176,17 +187,20 @@ tt_status tt_cpu_sample(struct tt_stream *stream, const struct tt_sample_args *a
     int64_t rows = args->logits_NV.dims[0], vocab = args->logits_NV.dims[1];
     const struct tt_sample_rule *rules = args->rules_N.data;
     int32_t *ids = args->ids_N.data;
-    bool any_seen = !tt_tensor_is_empty(args->seen_SW);
+    bool any_seen = !tt_tensor_is_empty(args->seen_SW), any_mask = !tt_tensor_is_empty(args->masks_SW);
     int threads = tt_cpu_threads(stream, rows * vocab * 4);
     if (threads > rows) threads = rows > 0 ? (int)rows : 1;
 #pragma omp parallel for num_threads(threads) schedule(dynamic)
     for (int64_t n = 0; n < rows; n++) {
         struct row *row = tt_cpu_scratch(stream, omp_get_thread_num());
         uint32_t *seen = NULL;
+        const uint32_t *mask = NULL;
+        if (any_mask && rules[n].mask > 0)
+            mask = (const uint32_t *)args->masks_SW.data + (rules[n].mask - 1) * args->masks_SW.strides[0];
         if (any_seen && rules[n].seen_row >= 0)
             seen = (uint32_t *)args->seen_SW.data + rules[n].seen_row * args->seen_SW.strides[0];
         ids[n] = choose((float *)args->logits_NV.data + n * args->logits_NV.strides[0], vocab, &rules[n],
-                        seen, row);
+                        seen, mask, row);
     }
     return TT_OK;
 }

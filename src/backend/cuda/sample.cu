@@ -239,7 +239,7 @@ static __device__ int draw(sample_shared &shared, sample_row &row, const tt_samp
 
 static __global__ void __launch_bounds__(THREADS)
     sample_kernel(float *all, int64_t stride, int vocab, const tt_sample_rule *rules, uint32_t *all_seen,
-                  int64_t seen_stride, int32_t *ids)
+                  int64_t seen_stride, const uint32_t *all_masks, int64_t mask_stride, int32_t *ids)
 {
     extern __shared__ char memory[];
     sample_shared &shared = *reinterpret_cast<sample_shared *>(memory);
@@ -247,8 +247,14 @@ static __global__ void __launch_bounds__(THREADS)
     float *logits = all + blockIdx.x * stride;
     uint32_t *seen =
         all_seen != NULL && rule.seen_row >= 0 ? all_seen + rule.seen_row * seen_stride : NULL;
+    const uint32_t *mask =
+        all_masks != NULL && rule.mask > 0 ? all_masks + (rule.mask - 1) * mask_stride : NULL;
     wide best = 0;
     each_logit(logits, vocab, [&](int id, float logit) {
+        if (mask != NULL && (mask[id / 32] >> (id % 32) & 1) == 0) {
+            logit = -INFINITY;
+            logits[id] = logit;
+        }
         if (seen != NULL && (seen[id / 32] >> (id % 32) & 1) != 0) {
             logit = tt_sample_penalized(logit, rule.penalty);
             logits[id] = logit;
@@ -272,13 +278,14 @@ extern "C" tt_status tt_cuda_sample(struct tt_stream *stream, const struct tt_sa
 {
     int64_t rows = args->logits_NV.dims[0];
     if (rows == 0) return TT_OK;
-    bool any_seen = args->seen_SW.dtype != TT_DTYPE_NONE;
+    bool any_seen = args->seen_SW.dtype != TT_DTYPE_NONE, any_mask = args->masks_SW.dtype != TT_DTYPE_NONE;
     TT_TRY(tt_cuda_check(cudaFuncSetAttribute(sample_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                               (int)sizeof(sample_shared)),
                          stream, "sample"));
     sample_kernel<<<(unsigned)rows, THREADS, sizeof(sample_shared), tt_cuda_handle(stream)>>>(
         (float *)args->logits_NV.data, args->logits_NV.strides[0], (int)args->logits_NV.dims[1],
         (const tt_sample_rule *)args->rules_N.data, any_seen ? (uint32_t *)args->seen_SW.data : NULL,
-        any_seen ? args->seen_SW.strides[0] : 0, (int32_t *)args->ids_N.data);
+        any_seen ? args->seen_SW.strides[0] : 0, any_mask ? (const uint32_t *)args->masks_SW.data : NULL,
+        any_mask ? args->masks_SW.strides[0] : 0, (int32_t *)args->ids_N.data);
     return tt_cuda_launched(stream, "sample", &args->logits_NV);
 }

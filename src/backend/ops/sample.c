@@ -34,6 +34,7 @@ struct tt_sample_rule tt_sample_rule_make(const struct tt_sample_settings *setti
         .distance_max = settings->min_p > 0 ? distance_of(settings->min_p) : TT_SAMPLE_DISTANCE_MAX,
         .seen_row = penalizes ? settings->seen_row : -1,
         .draws = settings->draws,
+        .mask = settings->mask,
     };
 }
 
@@ -53,6 +54,12 @@ tt_status tt_sample(struct tt_stream *stream, const struct tt_sample_args *args)
         if (check.status != TT_OK) return check.status;
         tt_check_shape(&check, "seen", args->seen_SW, TT_TYPES_I32, 2,
                        TT_DIMS(args->seen_SW.dims[0], tt_sample_seen_words(vocab)));
+    }
+    if (!tt_tensor_is_empty(args->masks_SW)) {
+        tt_check_tensor(&check, "masks", args->masks_SW, TT_TYPES_I32, 2, 2);
+        if (check.status != TT_OK) return check.status;
+        tt_check_shape(&check, "masks", args->masks_SW, TT_TYPES_I32, 2,
+                       TT_DIMS(args->masks_SW.dims[0], tt_sample_seen_words(vocab)));
     }
     tt_check_apart(&check, "logits", args->logits_NV, "ids", args->ids_N);
     tt_check_apart(&check, "logits", args->logits_NV, "rules", args->rules_N);

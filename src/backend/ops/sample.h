@@ -1,4 +1,4 @@
-/* Choice of the next token of each row from its logits: repetition penalty, temperature, top_k, top_p, min_p, in this
+/* Choice of the next token of each row from its logits: a mask of the tokens that may come, repetition penalty, temperature, top_k, top_p, min_p, in this
  * order, then a draw; or the largest logit. transformers applies the same rules in the same order.
  *
  * Every device chooses the same token, because what decides is integers. A token's *distance* from the largest logit
@@ -31,7 +31,7 @@ struct tt_sample_rule {
     int32_t distance_max;           /* of min_p */
     int32_t seen_row;               /* row of seen_SW; -1: none */
     int32_t draws;                  /* 0: the largest logit */
-    int32_t unused;
+    int32_t mask;                   /* row of masks_SW, plus 1; 0: none */
 };
 
 /* The settings of a row: 0 turns each rule off. */
@@ -42,15 +42,19 @@ struct tt_sample_settings {
     double top_p, min_p, penalty;
     double uniform; /* in [0, 1) */
     int32_t seen_row;
+    int32_t mask; /* row of masks_SW, plus 1 */
 };
 struct tt_sample_rule tt_sample_rule_make(const struct tt_sample_settings *settings);
 
 struct tt_sample_args {
-    tt_tensor logits_NV; /* f32, contiguous rows; changed in rows with a penalty */
+    tt_tensor logits_NV; /* f32, contiguous rows; changed in rows with a penalty or a mask */
     tt_tensor rules_N;   /* u8 [N * sizeof(struct tt_sample_rule)] */
     /* i32 [S, tt_sample_seen_words(V)], a bit for each id that a sequence has seen, id 0 the lowest of word 0; empty
      * where no row has a penalty. The bit of the chosen id is set. No two rows have the same seen_row. */
     tt_tensor seen_SW;
+    /* i32, the same shape, which any number of rows may share: the ids whose bit is 0 get the logit -infinity. Empty where
+     * no row has a mask. */
+    tt_tensor masks_SW;
     tt_tensor ids_N; /* i32, the result */
 };
 TT_MUST_USE tt_status tt_sample(struct tt_stream *stream, const struct tt_sample_args *args);
