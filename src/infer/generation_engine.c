@@ -34,6 +34,8 @@ static tt_status create_arrays(struct tt_generation_engine *engine)
     size_t length = (size_t)engine->limits.length, rows = (size_t)engine->rows;
     engine->slots = tt_calloc(slots, sizeof *engine->slots);
     engine->slot_ids = tt_calloc(slots, length * sizeof(int32_t));
+    engine->mask =
+        tt_calloc((size_t)tt_sample_seen_words(engine->inputs->model_facts.vocab_size), sizeof *engine->mask);
     engine->needed = tt_calloc(tt_generation_count_adapters(engine) + 1, sizeof *engine->needed);
     engine->arrays = (struct pass_arrays){
         .ids = tt_calloc(tokens, sizeof(int32_t)),
@@ -48,10 +50,11 @@ static tt_status create_arrays(struct tt_generation_engine *engine)
         .rules = tt_calloc(rows, sizeof(struct tt_sample_rule)),
     };
     const struct pass_arrays *arrays = &engine->arrays;
-    if (engine->slots == NULL || engine->slot_ids == NULL || engine->needed == NULL || arrays->ids == NULL ||
-        arrays->positions == NULL || arrays->reached == NULL || arrays->row_keys == NULL ||
-        arrays->labels == NULL || arrays->borders == NULL || arrays->rows == NULL ||
-        arrays->slot_of_row == NULL || arrays->wanted == NULL || arrays->rules == NULL)
+    if (engine->slots == NULL || engine->slot_ids == NULL || engine->needed == NULL || engine->mask == NULL ||
+        arrays->ids == NULL || arrays->positions == NULL || arrays->reached == NULL ||
+        arrays->row_keys == NULL || arrays->labels == NULL || arrays->borders == NULL ||
+        arrays->rows == NULL || arrays->slot_of_row == NULL || arrays->wanted == NULL ||
+        arrays->rules == NULL)
         return TT_ERR_MEMORY;
     size_t entries = (size_t)tt_generation_adjust_entries(&engine->limits);
     if (entries > 0) TT_TRY(tt_adjust_list_init(&engine->adjust, entries));
@@ -83,6 +86,7 @@ static tt_status create(struct tt_rank *borrowed, const struct tt_device_spec *d
     }
     engine->rows = tt_generation_rows(&engine->limits);
     TT_GO(create_arrays(engine));
+    TT_GO(tt_constraints_create(inputs, &engine->constraints));
     *out = engine;
     engine = NULL;
 out:
@@ -111,6 +115,7 @@ static void request_destroy(struct request *request)
     tt_logprob_list_deinit(&request->logprobs);
     tt_logprob_list_deinit(&request->prompt_logprobs);
     tt_logprob_list_deinit(&request->spare);
+    tt_grammar_matcher_destroy(request->matcher);
     tt_free(request);
 }
 
@@ -119,6 +124,7 @@ void tt_generation_destroy(struct tt_generation_engine *engine)
     if (engine == NULL) return;
     for (size_t i = 0; i < engine->count; i++) request_destroy(engine->requests[i]);
     tt_free(engine->requests);
+    tt_constraints_destroy(engine->constraints);
     tt_adapter_set_deinit(&engine->adapters);
     tt_generation_rank_deinit(&engine->rank);
     tt_ids_deinit(&engine->end_ids);
@@ -128,6 +134,7 @@ void tt_generation_destroy(struct tt_generation_engine *engine)
     tt_free(engine->slot_ids);
     tt_free(engine->needed);
     tt_adjust_list_deinit(&engine->adjust);
+    tt_free(engine->mask);
     tt_free(engine->arrays.ids);
     tt_free(engine->arrays.positions);
     tt_free(engine->arrays.reached);
@@ -214,6 +221,24 @@ tt_status tt_generation_check(const struct tt_generation_engine *engine,
     return tt_sampling_check(&request->sampling);
 }
 
+tt_status tt_generation_check_grammar(const struct tt_generation_engine *engine, struct tt_span source)
+{
+    struct tt_grammar *grammar = NULL;
+    TT_TRY(tt_constraints_get(engine->constraints, source, &grammar));
+    tt_grammar_release(grammar);
+    return TT_OK;
+}
+
+static tt_status begin_grammar(const struct tt_generation_engine *engine, struct tt_span source,
+                               struct request *request)
+{
+    struct tt_grammar *grammar = NULL;
+    TT_TRY(tt_constraints_get(engine->constraints, source, &grammar));
+    tt_status status = tt_grammar_matcher_create(grammar, &request->matcher);
+    tt_grammar_release(grammar);
+    return status;
+}
+
 static tt_status copy_ids(const int32_t *ids, size_t count, struct tt_ids *to)
 {
     for (size_t i = 0; i < count; i++) TT_TRY(tt_ids_append(to, ids[i]));
@@ -256,6 +281,7 @@ tt_status tt_generation_submit(struct tt_generation_engine *engine, const struct
     if (ask->wants_logprobs) TT_GO(tt_logprob_list_reserve(&request->logprobs, (size_t)ask->max_new_tokens));
     if (ask->wants_prompt_logprobs) TT_GO(reserve_prompt(request));
     if (request->adjusts) TT_GO(tt_adjustment_init(&request->adjustment, &ask->adjust, ask->max_new_tokens));
+    if (ask->grammar.bytes > 0) TT_GO(begin_grammar(engine, ask->grammar, request));
     TT_GO(copy_ids(ask->prompt, ask->prompt_count, &request->ids));
     TT_GO(copy_ids(ask->stop_ids, ask->stop_count, &request->stops));
     *id = engine->last_id = request->id;

@@ -21,6 +21,7 @@
 #define TT_INFER_GENERATION_ENGINE_H
 
 #include "infer/adjust.h"
+#include "base/str.h"
 #include "infer/logprobs.h"
 #include "infer/sampling.h"
 #include "job/parts.h"
@@ -69,12 +70,15 @@ struct tt_generation_request {
      * again. */
     bool wants_prompt_logprobs;
     int prompt_top_logprobs;
+    /* The source of a grammar that the answer follows (grammar/grammar.h), which tt_generation_check_grammar accepts; empty:
+     * none. End tokens come where the text may end, and the answer ends by itself where nothing may follow. */
+    struct tt_span grammar;
 };
 
 enum tt_generation_state {
     TT_GENERATION_WAITING,
     TT_GENERATION_RUNNING,
-    TT_GENERATION_ENDED,  /* by an end token of the model or a stop id, which is not among the tokens */
+    TT_GENERATION_ENDED, /* by an end token of the model or a stop id, which is not among the tokens, or by its grammar */
     TT_GENERATION_LENGTH, /* max_new_tokens are there */
     TT_GENERATION_CANCELLED,
 };
@@ -127,6 +131,11 @@ struct tt_device *tt_generation_device(const struct tt_generation_engine *engine
 /* The checks of submit. */
 TT_MUST_USE tt_status tt_generation_check(const struct tt_generation_engine *engine,
                                           const struct tt_generation_request *request);
+
+/* Compiles the source of a grammar, which is kept for a request that follows. Any thread. Errors as of
+ * tt_constraints_get. */
+TT_MUST_USE tt_status tt_generation_check_grammar(const struct tt_generation_engine *engine,
+                                                  struct tt_span source);
 
 /* Queues a request, with all the memory that its answer needs, and stores its id, >= 1, never used again by this
  * engine. TT_ERR_DATA: an empty or too long prompt

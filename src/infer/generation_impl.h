@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "infer/adapter_set.h"
+#include "infer/constraint.h"
 #include "infer/generation_engine.h"
 #include "infer/generation_rank.h"
 #include "job/inputs.h"
@@ -27,6 +28,7 @@ struct request {
     int prompt_top;
     struct tt_logprob_list prompt_logprobs; /* of the prompt's second token, its third ... */
     struct tt_logprob_list spare;           /* empty memory for them, for a slot that has less */
+    struct tt_grammar_matcher *matcher;     /* of its grammar; NULL: none */
     enum tt_generation_state state;
     int32_t end_id;
 };
@@ -68,7 +70,9 @@ struct tt_generation_engine {
     int32_t *slot_ids; /* of all slots */
     struct pass_arrays arrays;
     struct tt_adjust_list adjust; /* of the next pass; empty unless the limits say so */
-    double *needed;               /* [adapters + 1], passes of a step */
+    struct tt_constraints *constraints;
+    uint32_t *mask; /* of one row */
+    double *needed; /* [adapters + 1], passes of a step */
     struct tt_generation_load load;
 };
 

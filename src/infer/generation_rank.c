@@ -38,9 +38,9 @@ static tt_status create_cache(const struct tt_rank *rank, const struct tt_batch_
     return tt_kv_cache_create(rank->device, &config, &out->cache);
 }
 
-/* The parts of the memory for choices: rules, ids, seen bits. */
+/* The parts of the memory for choices: rules, ids, seen bits, masks. */
 struct choice_layout {
-    size_t ids, seen, total; /* offsets */
+    size_t ids, seen, masks, total; /* offsets */
     int64_t words;
 };
 
@@ -49,7 +49,8 @@ static struct choice_layout lay_choice(int64_t rows, int64_t slots, int64_t voca
     struct choice_layout layout = {.words = tt_sample_seen_words(vocab)};
     layout.ids = tt_align_up((size_t)rows * sizeof(struct tt_sample_rule), 256);
     layout.seen = layout.ids + tt_align_up((size_t)rows * sizeof(int32_t), 256);
-    layout.total = layout.seen + (size_t)(slots * layout.words) * sizeof(int32_t);
+    layout.masks = layout.seen + tt_align_up((size_t)(slots * layout.words) * sizeof(int32_t), 256);
+    layout.total = layout.masks + (size_t)(slots * layout.words) * sizeof(int32_t);
     return layout;
 }
 
@@ -384,6 +385,15 @@ tt_status tt_generation_rank_see(struct tt_generation_rank *rank, int64_t slot, 
                              rank->seen, bytes);
 }
 
+tt_status tt_generation_rank_mask(struct tt_generation_rank *rank, int64_t slot, const uint32_t *words)
+{
+    struct choice_layout layout = lay_choice(rank->rows, rank->slots, rank->rank->model->facts.vocab_size);
+    size_t bytes = (size_t)layout.words * sizeof *words;
+    return tt_copy_to_device(rank->rank->stream,
+                             (char *)tt_buffer_data(rank->choice) + layout.masks + (size_t)slot * bytes,
+                             words, bytes);
+}
+
 /* Log probabilities come before the choice, which changes logits with a penalty. */
 static tt_status copy_logits(struct tt_generation_rank *rank)
 {
@@ -437,6 +447,7 @@ static tt_status choose(struct tt_generation_rank *rank)
         .logits_NV = tt_pass_result(&rank->rank->results, TT_RESULT_LOGITS, 0),
         .rules_N = tt_tensor_1d(choice, TT_U8, rows * (int64_t)sizeof(struct tt_sample_rule)),
         .seen_SW = tt_tensor_2d(choice + layout.seen, TT_I32, rank->slots, layout.words),
+        .masks_SW = tt_tensor_2d(choice + layout.masks, TT_I32, rank->slots, layout.words),
         .ids_N = tt_tensor_1d(choice + layout.ids, TT_I32, rows),
     };
     TT_TRY(copy_logits(rank));

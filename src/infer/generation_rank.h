@@ -13,10 +13,11 @@ struct tt_generation_rank {
     struct tt_rank own;   /* with its communicator; empty where `rank` is borrowed */
     struct tt_comm *comm;
     struct tt_kv_cache *cache; /* `slots` sequences of `length` */
-    struct tt_buffer *choice;  /* for the op sample: rules, ids, and the tokens that each slot has seen */
-    struct tt_buffer *tokens;  /* host memory: the ids */
-    uint32_t *seen;            /* host memory: the bits of one slot */
-    struct tt_buffer *panels;  /* of packed weights; NULL: none */
+    struct tt_buffer
+        *choice; /* for the op sample: rules, ids, and of each slot the tokens that it has seen, and a mask */
+    struct tt_buffer *tokens; /* host memory: the ids */
+    uint32_t *seen;           /* host memory: the bits of one slot */
+    struct tt_buffer *panels; /* of packed weights; NULL: none */
     int64_t slots, rows;
     /* Set before each pass: rows whose logits come to the host, and how many of them there are. */
     const bool *wanted; /* lent */
@@ -48,6 +49,9 @@ void tt_generation_rank_deinit(struct tt_generation_rank *rank);
  * chooses. */
 TT_MUST_USE tt_status tt_generation_rank_see(struct tt_generation_rank *rank, int64_t slot,
                                              const int32_t *ids, size_t count);
+/* Sets the mask of a slot, for rules that name it: tt_sample_seen_words words. */
+TT_MUST_USE tt_status tt_generation_rank_mask(struct tt_generation_rank *rank, int64_t slot,
+                                              const uint32_t *words);
 /* Runs one pass over the new tokens of the sequences, appends them to the cache, and chooses a token for each row by
  * rules[rows], whose seen_row is a slot. *tokens: [rows], lent until the next pass. tt_generation_rank_end follows each
  * pass, also a failed one. */

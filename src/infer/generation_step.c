@@ -220,6 +220,46 @@ static void adjust_row(struct tt_generation_engine *engine, const struct request
     tt_adjust_list_add(&engine->adjust, &request->adjustment, row, made, ends, request->ignore_end ? 1 : 2);
 }
 
+/* Ends a request whose grammar cannot go on: the text is what it is, and others are not concerned. */
+static void give_up(struct tt_generation_engine *engine, struct slot *slot)
+{
+    tt_error_clear();
+    tt_generation_finish(engine, slot->request, TT_GENERATION_LENGTH);
+    slot->added = 0;
+}
+
+static void allow_ends(struct tt_generation_engine *engine, const struct tt_ids *ids)
+{
+    int64_t vocab = engine->inputs->model_facts.vocab_size;
+    for (size_t i = 0; i < ids->count; i++)
+        if (ids->data[i] >= 0 && ids->data[i] < vocab)
+            engine->mask[ids->data[i] / 32] |= UINT32_C(1) << ids->data[i] % 32;
+}
+
+/* Sends the masks of the rows that choose a token by a grammar; they are those of their slots. */
+static tt_status send_masks(struct tt_generation_engine *engine)
+{
+    size_t bytes =
+        (size_t)tt_sample_seen_words(engine->inputs->model_facts.vocab_size) * sizeof *engine->mask;
+    for (int64_t s = 0; s < engine->limits.slots; s++) {
+        struct slot *slot = &engine->slots[s];
+        const struct request *request = slot->request;
+        const uint32_t *words;
+        if (slot->added == 0 || request->matcher == NULL || slot->added < left(engine, s)) continue;
+        if (tt_grammar_matcher_mask(request->matcher, &words) != TT_OK) {
+            give_up(engine, slot);
+            continue;
+        }
+        memcpy(engine->mask, words, bytes);
+        if (tt_grammar_matcher_may_end(request->matcher)) {
+            allow_ends(engine, &request->stops);
+            if (!request->ignore_end) allow_ends(engine, &engine->end_ids);
+        }
+        TT_TRY(tt_generation_rank_mask(&engine->rank, s, engine->mask));
+    }
+    return TT_OK;
+}
+
 /* Adds the row of token `t` of the slot, the next one of the batch. Rows that choose a token have its rules; the others
  * have log p of a prompt. */
 static void add_row(struct tt_generation_engine *engine, struct tt_batch *batch, int64_t s, int64_t t)
@@ -233,6 +273,7 @@ static void add_row(struct tt_generation_engine *engine, struct tt_batch *batch,
         chooses ? tt_sampling_rule(&request->sampling, tt_rng_uniform(request->rng, made), (int32_t)s)
                 : tt_sampling_rule(&none, 0, -1);
     if (chooses && request->adjusts) adjust_row(engine, request, batch->row_count, made);
+    if (chooses && request->matcher != NULL) arrays->rules[batch->row_count].mask = (int32_t)s + 1;
     arrays->wanted[batch->row_count] = wanted;
     engine->rank.wanted_count += wanted;
     arrays->slot_of_row[batch->row_count] = (int)s;
@@ -299,9 +340,20 @@ static tt_status add_token(struct tt_generation_engine *engine, struct request *
         tt_generation_finish(engine, request, TT_GENERATION_ENDED);
         return TT_OK;
     }
+    bool fits = true;
+    if (request->matcher != NULL && tt_grammar_matcher_advance(request->matcher, token, &fits) != TT_OK) {
+        tt_error_clear();
+        fits = false;
+    }
+    if (!fits) { /* logits without a number choose no token of the mask */
+        tt_generation_finish(engine, request, TT_GENERATION_LENGTH);
+        return TT_OK;
+    }
     TT_TRY(tt_ids_append(&request->ids, token));
     if (request->adjusts) tt_adjustment_count(&request->adjustment, token);
-    if (made + 1 == (size_t)request->max_new_tokens)
+    if (request->matcher != NULL && tt_grammar_matcher_is_over(request->matcher))
+        tt_generation_finish(engine, request, TT_GENERATION_ENDED);
+    else if (made + 1 == (size_t)request->max_new_tokens)
         tt_generation_finish(engine, request, TT_GENERATION_LENGTH);
     return TT_OK;
 }
@@ -354,6 +406,7 @@ static tt_status run_pass(struct tt_generation_engine *engine, int adapter, int 
     tt_status status = TT_OK;
     const int32_t *tokens = NULL;
     if (choose_tokens(engine, adapter, parts) == 0 && !engine->shared) return TT_OK;
+    TT_TRY(send_masks(engine));
     struct tt_batch batch = make_batch(engine);
     if (adapter >= 0) TT_GO(tt_adapter_set_choose(&engine->adapters, adapter));
     TT_GO(tt_generation_rank_pass(&engine->rank, &batch, engine->arrays.rules, adapter < 0, &tokens));

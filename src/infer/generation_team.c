@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/integer.h"
 #include "base/str.h"
 #include "comm/host_values.h"
 
@@ -16,7 +17,7 @@ struct round {
 };
 enum ending { GOES_ON, ENDED, WAS_CANCELLED };
 
-/* A message to one rank: a new request with its ids, stop ids and biases behind it, or the end of one. */
+/* A message to one rank: a new request with its ids, stop ids, biases and grammar behind it, or the end of one. */
 struct message {
     int64_t id, rank;
     bool cancels;
@@ -171,18 +172,28 @@ static struct entry *find(const struct tt_generation_team *team, int64_t id)
     return low < team->count && team->entries[low].id == id ? &team->entries[low] : NULL;
 }
 
+/* Bytes of the grammar in a message: the next one begins with aligned ids. */
+static size_t grammar_room(const struct tt_generation_request *request)
+{
+    return tt_align_up(request->grammar.bytes, sizeof(int32_t));
+}
+
 static tt_status write_message(int64_t id, const struct tt_generation_request *request, struct tt_str *out)
 {
     struct message message = {.id = id, .request = *request};
     message.request.prompt = message.request.stop_ids = NULL;
     message.request.adjust.bias = NULL;
+    message.request.grammar.data = NULL;
     TT_TRY(tt_str_append(out, (const char *)&message, sizeof message));
     TT_TRY(tt_str_append(out, (const char *)request->prompt, request->prompt_count * sizeof(int32_t)));
     const struct tt_adjust_options *adjust = &request->adjust;
     if (request->stop_count > 0)
         TT_TRY(tt_str_append(out, (const char *)request->stop_ids, request->stop_count * sizeof(int32_t)));
-    if (adjust->bias_count == 0) return TT_OK;
-    return tt_str_append(out, (const char *)adjust->bias, adjust->bias_count * sizeof *adjust->bias);
+    if (adjust->bias_count > 0)
+        TT_TRY(tt_str_append(out, (const char *)adjust->bias, adjust->bias_count * sizeof *adjust->bias));
+    if (request->grammar.bytes == 0) return TT_OK;
+    TT_TRY(tt_str_append(out, request->grammar.data, request->grammar.bytes));
+    return tt_str_append_fill(out, 0, grammar_room(request) - request->grammar.bytes);
 }
 
 tt_status tt_generation_team_submit(struct tt_generation_team *team,
@@ -296,6 +307,8 @@ static tt_status begin(struct tt_generation_team *team, const struct message *me
     request.prompt = ids;
     request.stop_ids = ids + request.prompt_count;
     request.adjust.bias = (const struct tt_logit_bias *)(const void *)(request.stop_ids + request.stop_count);
+    if (request.grammar.bytes > 0)
+        request.grammar.data = (const char *)(request.adjust.bias + request.adjust.bias_count);
     *running = (struct running){.id = message->id};
     TT_TRY(tt_generation_submit(team->engine, &request, &running->engine_id));
     team->running_count++;
@@ -326,6 +339,7 @@ static tt_status obey(struct tt_generation_team *team, const struct tt_str *mess
         for (int64_t i = 0; mine && message.cancels && i < team->running_count; i++)
             if (team->running[i].id == message.id) forget(team, i--);
         at += ids * sizeof(int32_t) + biases * sizeof *request->adjust.bias;
+        if (!message.cancels) at += grammar_room(request);
     }
     return TT_OK;
 }
