@@ -4,25 +4,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "serve/api_member.h"
+#include "serve/api_grammar.h"
 
 /* Nobody writes a longer conversation by hand; the bytes are limited by the server. */
 enum { MESSAGES_MAX = 10000 };
 
 #define FIELD(name) .offset = offsetof(struct tt_api_request, name)
-
-/* Answers are text: no grammar restricts them. */
-static tt_status read_format(struct tt_api_parse *p, const struct tt_api_member *member,
-                             const struct tt_json_value *value)
-{
-    const struct tt_json_value *type = tt_json_get(value, "type");
-    struct tt_span given = tt_json_span(type);
-    (void)p;
-    if (tt_api_is_text(type, "text")) return TT_OK;
-    if (given.data == NULL) return tt_fail(TT_ERR_USAGE, "'%s' must be {\"type\": \"text\"}", member->name);
-    return tt_fail(TT_ERR_USAGE, "the %s '%.40s' is not supported: {\"type\": \"text\"} is, or none",
-                   member->name, given.data);
-}
 
 /* -1, as 0, is all tokens elsewhere. */
 static tt_status read_top_k(struct tt_api_parse *p, const struct tt_api_member *member,
@@ -281,8 +268,6 @@ static const struct tt_api_member members[] = {
     {"best_of", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ONE},
     {"echo", TT_API_CHAT, tt_api_read_neutral, .only = TT_API_FALSE},
     {"suffix", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
-    {"tool_choice", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FREE_CHOICE},
-    {"parallel_tool_calls", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
     {"function_call", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FREE_CHOICE},
     {"functions", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"audio", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
@@ -309,11 +294,7 @@ static const struct tt_api_member members[] = {
     {"thinking_token_budget", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
     {"kv_transfer_params", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
     {"vllm_xargs", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
-    {"structured_outputs", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"structural_tag", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
-    {"guided_json", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
-    {"guided_regex", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
-    {"guided_choice", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"guided_grammar", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"guided_whitespace_pattern", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     /* of llama.cpp's server and SGLang */
@@ -334,7 +315,11 @@ static const struct tt_api_member members[] = {
     {"no_stop_trim", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
     {"return_hidden_states", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
     {"custom_logit_processor", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
-    {.name = "response_format", .forms = TT_API_BOTH, .read = read_format},
+    {.name = "response_format", .forms = TT_API_BOTH, .read = tt_api_read_format},
+    {.name = "structured_outputs", .forms = TT_API_BOTH, .read = tt_api_read_structured},
+    {.name = "guided_json", .forms = TT_API_BOTH, .read = tt_api_read_guided_json},
+    {.name = "guided_regex", .forms = TT_API_BOTH, .read = tt_api_read_guided_regex},
+    {.name = "guided_choice", .forms = TT_API_BOTH, .read = tt_api_read_guided_choice},
     {"n", TT_API_BOTH, tt_api_read_integer, FIELD(n), 1, TT_API_CHOICES_MAX},
     {"stream", TT_API_BOTH, tt_api_read_flag, FIELD(stream)},
     {.name = "stream_options", .forms = TT_API_BOTH, .read = read_stream_options},
@@ -365,6 +350,10 @@ static const struct tt_api_member members[] = {
     {"logprobs", TT_API_CHAT, tt_api_read_flag, FIELD(wants_logprobs)},
     {"top_logprobs", TT_API_CHAT, read_top_logprobs, FIELD(top_logprobs), 0, TT_API_TOP_LOGPROBS_MAX},
     {.name = "tools", .forms = TT_API_CHAT, .read = read_tools},
+    {.name = "tool_choice", .forms = TT_API_CHAT, .read = tt_api_read_tool_choice},
+    {"tool_choice", TT_API_PROMPT, tt_api_read_neutral, .only = TT_API_FREE_CHOICE},
+    {"parallel_tool_calls", TT_API_CHAT, tt_api_read_not_flag, FIELD(one_call)},
+    {"parallel_tool_calls", TT_API_PROMPT, tt_api_read_neutral, .only = TT_API_TRUE},
     {.name = "messages", .forms = TT_API_CHAT | TT_API_TOKENIZE, .read = read_messages},
     {"echo", TT_API_PROMPT, tt_api_read_flag, FIELD(echo)},
     {"add_special_tokens", TT_API_PROMPT | TT_API_TOKENIZE, tt_api_read_not_flag, FIELD(plain_prompt)},
@@ -411,6 +400,7 @@ void tt_api_request_deinit(struct tt_api_request *request)
     tt_free(request->prompts);
     tt_free(request->biases);
     tt_ids_deinit(&request->stop_ids);
+    tt_str_deinit(&request->grammar);
     tt_json_deinit(&request->json);
     *request = (struct tt_api_request){0};
 }

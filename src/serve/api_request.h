@@ -70,6 +70,12 @@ struct tt_api_request {
     int64_t truncate_prompt;
     bool return_token_strs;   /* of /tokenize */
     struct tt_api_prompt ids; /* of /detokenize */
+    /* The source of the grammar that the answer follows, and the member that says so; empty: none. */
+    struct tt_str grammar;
+    const char *grammar_param;
+    bool forces_call; /* the answer is a call of a tool: its grammar is made by tt_serve_constrain */
+    struct tt_span forced_tool; /* of that name; empty: any one */
+    bool one_call;              /* at most one */
 };
 
 /* Errors are TT_ERR_USAGE or TT_ERR_DATA; *param is

@@ -99,6 +99,7 @@ static struct tt_generation_request make_ask(const struct tt_serve_config *confi
         .top_logprobs = (int)request->top_logprobs,
         .wants_prompt_logprobs = top >= 0,
         .prompt_top_logprobs = top >= 0 ? (int)top : 0,
+        .grammar = {request->grammar.data, request->grammar.bytes},
     };
 }
 
@@ -252,6 +253,15 @@ static const char *finish_of(const struct tt_serve_choice *choice)
     return choice->answer.state == TT_GENERATION_LENGTH ? "length" : NULL;
 }
 
+static tt_status keep_first(struct tt_json_value **calls)
+{
+    struct tt_json_value *first = tt_json_new_list();
+    tt_json_append_copy(first, tt_json_at(*calls, 0));
+    tt_json_release(*calls);
+    *calls = tt_json_finish(first);
+    return *calls != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
 /* Takes the calls of tools out of the text of a finished choice. */
 static tt_status seek_calls(const struct tt_serve_job *job, struct tt_serve_choice *choice)
 {
@@ -262,6 +272,7 @@ static tt_status seek_calls(const struct tt_serve_job *job, struct tt_serve_choi
     struct tt_span text = {tt_str_text(&choice->text), choice->text.bytes};
     TT_TRY(tt_tool_calls_find(text, job->request.tools, seed, &choice->calls, &content));
     if (choice->calls == NULL) return TT_OK;
+    if (job->request.one_call) TT_TRY(keep_first(&choice->calls));
     choice->text.bytes = content;
     choice->text.data[content] = 0;
     return TT_OK;

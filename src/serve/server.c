@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "http/hosts.h"
 #include "monitor/exposition.h"
+#include "serve/constraint.h"
 #include "serve/refuse.h"
 #include "serve/serve_job.h"
 
@@ -197,6 +198,7 @@ static void accept_job(struct tt_server *server, struct tt_http_exchange *exchan
     enum tt_serve_refusal refusal = TT_SERVE_INVALID;
     tt_status status = tt_api_request_parse(tt_http_body(exchange), form, &job->request, &param);
     if (status == TT_OK && (form & TT_API_BOTH) != 0) status = make_choices(server, job, &param);
+    if (status == TT_OK) status = tt_serve_constrain(server->config.talk, &job->request, &param);
     if (status != TT_OK)
         tt_serve_fail(exchange, status, param);
     else if (!choose_model(server, job))

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# trimtab serve: answers that follow a schema, a pattern or a choice, and forced calls of tools in two forms.
+source "$(dirname "$0")/../tools/command_line.sh" "$1"
+cp -r "$root/tests/golden/llama3/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ && chmod -R u+w model
+sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 200000/' model/config.json
+template='{% for m in messages %}{{ "<" + m.role + "> " + m.content + "</s>\n" }}{% endfor %}{% if add_generation_prompt %}{{ "<assistant> " }}{% endif %}'
+echo "$template" >model/chat_template.jinja
+expect 2 "is no address to listen at" serve --model_name_or_path model --host nowhere.example >/dev/null
+if grep -q 'has no HTTP server' err; then
+    echo "skipped: this build has no HTTP server"
+    exit 77
+fi
+command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
+client=("$root/tests/tools/serve_grammar.py" "$trimtab" model "$root/tests/golden/llama3/adapter_random")
+python3 "${client[@]}" || fail "a client"
+# The template of a model that writes its calls in tags.
+echo "$template{% if false %}<tool_call>{% endif %}" >model/chat_template.jinja
+python3 "${client[@]}" tagged || fail "a client of calls in tags"
+finish
