@@ -2,9 +2,8 @@
 
 #include <string.h>
 
-/* gguf_metadata_value_type and ggml_type of docs/gguf.md. */
+/* gguf_metadata_value_type of docs/gguf.md. */
 enum { TYPE_U32 = 4, TYPE_I32 = 5, TYPE_F32 = 6, TYPE_BOOL = 7, TYPE_STRING = 8, TYPE_ARRAY = 9 };
-enum { TENSOR_F32 = 0, TENSOR_F16 = 1, TENSOR_BF16 = 30 };
 enum { VERSION = 3, NAME_BYTES_MAX = 63 };
 
 void tt_gguf_header_deinit(struct tt_gguf_header *header)
@@ -113,27 +112,23 @@ static uint64_t padded(uint64_t bytes)
 }
 
 tt_status tt_gguf_add_tensor(struct tt_gguf_header *header, const char *name, int rank, const int64_t *dims,
-                             tt_dtype dtype, uint64_t *offset)
+                             enum tt_gguf_type type, uint64_t *offset)
 {
     struct tt_str *to = &header->tensors;
-    uint64_t count = 1;
-    int type = dtype == TT_F32 ? TENSOR_F32 : dtype == TT_F16 ? TENSOR_F16 : TENSOR_BF16;
-    if (dtype != TT_F32 && dtype != TT_F16 && dtype != TT_BF16)
-        return tt_fail(TT_ERR_UNSUPPORTED, "'%s' would be %s, which GGUF export does not support", name,
-                       tt_dtype_torch_name(dtype));
+    int64_t count = 1;
     if (strlen(name) > NAME_BYTES_MAX)
         return tt_fail(TT_ERR_UNSUPPORTED, "'%s' is too long a name for GGUF", name);
     TT_TRY(put_text(to, tt_span_of(name)));
     TT_TRY(put_number(to, (uint64_t)rank, 4));
     for (int d = rank - 1; d >= 0; d--) {
-        count *= (uint64_t)dims[d];
+        count *= dims[d];
         TT_TRY(put_number(to, (uint64_t)dims[d], 8));
     }
-    TT_TRY(put_number(to, (uint64_t)type, 4));
+    TT_TRY(put_number(to, tt_gguf_type_facts(type)->number, 4));
     TT_TRY(put_number(to, header->data_bytes, 8));
     header->tensor_count++;
     *offset = header->data_bytes;
-    header->data_bytes += padded(count * tt_dtype_bytes(dtype));
+    header->data_bytes += padded(tt_gguf_type_bytes(type, count));
     return TT_OK;
 }
 

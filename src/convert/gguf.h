@@ -10,6 +10,7 @@
 #define TT_CONVERT_GGUF_H
 
 #include "base/json.h"
+#include "convert/gguf_mixture.h"
 #include "convert/merge.h"
 
 enum { TT_GGUF_ALIGNMENT = 32 };
@@ -34,9 +35,9 @@ TT_MUST_USE tt_status tt_gguf_put_bools(struct tt_gguf_header *header, const cha
                                         size_t count); /* true: not 0 */
 TT_MUST_USE tt_status tt_gguf_put_f32s(struct tt_gguf_header *header, const char *key, const float *values,
                                        size_t count);
-/* `dims`: outermost first. *offset: from the start of the tensor data. Types: F32, F16, BF16. */
+/* `dims`: outermost first. *offset: from the start of the tensor data. */
 TT_MUST_USE tt_status tt_gguf_add_tensor(struct tt_gguf_header *header, const char *name, int rank,
-                                         const int64_t *dims, tt_dtype dtype, uint64_t *offset);
+                                         const int64_t *dims, enum tt_gguf_type type, uint64_t *offset);
 /* The bytes before the tensor data, padding included. */
 TT_MUST_USE tt_status tt_gguf_header_write(const struct tt_gguf_header *header, struct tt_str *bytes);
 
@@ -64,8 +65,10 @@ TT_MUST_USE tt_status tt_gguf_put_tokenizer(struct tt_gguf_header *header, const
 struct tt_gguf_options {
     const char *output_file; /* must not exist unless `overwrite` */
     bool overwrite;
-    tt_dtype dtype;    /* of matrices: F32, F16, BF16; NONE: the base's own. Vectors are always F32 */
-    bool adapter_only; /* LoRA's A and B instead of a merged model */
+    tt_dtype dtype; /* of matrices: F32, F16, BF16; NONE: the base's own. Vectors are always F32 */
+    /* NULL, or what most matrices are quantized to; the others have `dtype` */
+    const struct tt_gguf_mixture *mixture;
+    bool adapter_only; /* LoRA's A and B instead of a merged model; of mixtures only q8_0 */
     struct tt_merge_work work;
 };
 
@@ -74,6 +77,9 @@ struct tt_gguf_report {
     size_t tensors;
     uint64_t bytes; /* of the file */
     tt_dtype dtype;
+    size_t of_type[TT_GGUF_TYPES]; /* tensors */
+    int64_t weights;               /* of these, */
+    uint64_t weight_bytes;         /* and their bytes */
 };
 
 /* Writes the merged model, or the adapter, into one file, which appears when it is complete. TT_ERR_UNSUPPORTED names a

@@ -18,7 +18,7 @@ static tt_status add(struct tt_gguf_header *header, const char *name, int64_t co
     if (vector->values == NULL) return TT_ERR_MEMORY;
     *values = vector->values;
     vectors->count++;
-    return tt_gguf_add_tensor(header, name, 1, &count, TT_F32, &vector->offset);
+    return tt_gguf_add_tensor(header, name, 1, &count, TT_GGUF_F32, &vector->offset);
 }
 
 /* Llama 3 divides each frequency by a factor of its own, stored as a tensor: 1 for short waves, rope_factor for long

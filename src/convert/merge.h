@@ -11,6 +11,7 @@
 #define TT_CONVERT_MERGE_H
 
 #include "base/thread.h"
+#include "convert/gguf_types.h"
 #include "io/quantized.h"
 #include "model/family.h"
 
@@ -77,6 +78,8 @@ struct tt_merge_piece {
 struct tt_merge_output {
     const struct tt_merge_tensor *tensor;
     tt_dtype dtype; /* F32, BF16, F16 or F64 */
+    /* F32: rows are numbers of `dtype`. Else they are encoded, `dtype` is F32, and there are no pieces. */
+    enum tt_gguf_type encoded;
     int descriptor;
     const char *path; /* for messages */
     uint64_t offset;
@@ -88,7 +91,9 @@ struct tt_merge_output {
     int64_t head_rows;
     /* The type is F32 with negated_exp. Not with head_rows or pieces. */
     struct tt_gguf_arrangement arrangement;
-    float shift;                   /* added to each value; the type is then F32 */
+    float shift;     /* added to each value; the type is then F32 */
+    bool multiplied; /* each value by `factor`; not for tensors that an adapter changes */
+    float factor;
     struct tt_merge_change change; /* out; only for tensors that an adapter changes */
 };
 

@@ -42,7 +42,7 @@ struct room {
 };
 
 struct hand {
-    struct room values, product, a, b, experts, packed, out, base, segment, arranged;
+    struct room values, product, a, b, experts, packed, out, base, segment, arranged, encoded;
     const struct tt_merge_tensor *a_tensor; /* whose A is in `a`, */
     int64_t a_first, a_count;               /* these rows of it */
 };
@@ -59,8 +59,9 @@ static void *reserve(struct room *room, size_t bytes)
 
 static void hand_deinit(struct hand *hand)
 {
-    struct room *rooms[] = {&hand->values, &hand->product, &hand->a,    &hand->b,       &hand->experts,
-                            &hand->packed, &hand->out,     &hand->base, &hand->segment, &hand->arranged};
+    struct room *rooms[] = {&hand->values,  &hand->product,  &hand->a,      &hand->b,
+                            &hand->experts, &hand->packed,   &hand->out,    &hand->base,
+                            &hand->segment, &hand->arranged, &hand->encoded};
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) tt_free(rooms[i]->data);
 }
 
@@ -320,6 +321,27 @@ static tt_status check_half(const struct tt_merge_output *output, const uint16_t
     return TT_OK;
 }
 
+/* The values of a tensor that no adapter changes. */
+static tt_status read_plain(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
+                            const struct chunk *chunk, void *to, tt_dtype dtype)
+{
+    if (tensor->saved != NULL) return read_saved(work, tensor, chunk, to, dtype);
+    return read_base(work, hand, tensor, chunk, to, dtype);
+}
+
+static tt_status multiply(struct work *work, struct hand *hand, const struct chunk *chunk, int64_t count,
+                          void *to)
+{
+    const struct tt_merge_output *output = &work->outputs[chunk->output];
+    float *values = reserve(&hand->values, (size_t)count * sizeof *values);
+    if (values == NULL) return TT_ERR_MEMORY;
+    TT_TRY(read_plain(work, hand, output->tensor, chunk, values, TT_F32));
+    for (int64_t i = 0; i < count; i++) values[i] *= output->factor;
+    if (tt_dtype_convert(to, output->dtype, values, TT_F32, (size_t)count)) return TT_OK;
+    return tt_fail(TT_ERR_INTERNAL, "'%s' cannot be written as %s", output->tensor->name,
+                   tt_dtype_name(output->dtype));
+}
+
 /* The chunk's values in the output's type, in the thread's memory. */
 static tt_status make_values(struct work *work, struct hand *hand, struct chunk *chunk, void **out)
 {
@@ -331,9 +353,10 @@ static tt_status make_values(struct work *work, struct hand *hand, struct chunk 
     bool changes = tensor->base != NULL && (tensor->saved != NULL || tensor->lora_A != NULL);
     if (!changes) {
         tt_dtype from = tensor->saved != NULL ? tensor->saved->dtype : tensor->dtype;
-        TT_TRY(tensor->saved != NULL ? read_saved(work, tensor, chunk, *out, output->dtype)
-                                     : read_base(work, hand, tensor, chunk, *out, output->dtype));
-        return from == output->dtype ? TT_OK : check_half(output, *out, count);
+        TT_TRY(output->multiplied ? multiply(work, hand, chunk, count, *out)
+                                  : read_plain(work, hand, tensor, chunk, *out, output->dtype));
+        bool same = from == output->dtype && !output->multiplied;
+        return same ? TT_OK : check_half(output, *out, count);
     }
     float *values = reserve(&hand->values, (size_t)count * sizeof *values);
     float *base = reserve(&hand->base, (size_t)count * sizeof *base);
@@ -433,10 +456,22 @@ static tt_status write_arranged(const struct tt_merge_output *output, const stru
     return TT_OK;
 }
 
+static tt_status encode(struct hand *hand, const struct tt_merge_output *output, int64_t count, void **rows)
+{
+    uint8_t *to = reserve(&hand->encoded, (size_t)tt_gguf_type_bytes(output->encoded, count));
+    if (to == NULL) return TT_ERR_MEMORY;
+    TT_TRY(tt_gguf_encode(output->encoded, *rows, count, to));
+    *rows = to;
+    return TT_OK;
+}
+
 static tt_status do_chunk(struct work *work, struct hand *hand, struct chunk *chunk)
 {
     const struct tt_merge_output *output = &work->outputs[chunk->output];
-    size_t row_bytes = (size_t)output->tensor->columns * tt_dtype_bytes(output->dtype);
+    int64_t columns = output->tensor->columns;
+    bool encoded = output->encoded != TT_GGUF_F32;
+    size_t row_bytes = encoded ? (size_t)tt_gguf_type_bytes(output->encoded, columns)
+                               : (size_t)columns * tt_dtype_bytes(output->dtype);
     void *rows;
     TT_TRY(make_values(work, hand, chunk, &rows));
     if (output->shift != 0) {
@@ -451,6 +486,7 @@ static tt_status do_chunk(struct work *work, struct hand *hand, struct chunk *ch
     if (output->head_rows > 0) rows = order_heads(hand, output, chunk, rows);
     if (reordered && output->arrangement.columns) rows = arrange_columns(hand, output, chunk, rows);
     if (rows == NULL) return TT_ERR_MEMORY;
+    if (encoded) TT_TRY(encode(hand, output, chunk->rows * columns, &rows));
     if (reordered && !output->arrangement.columns) return write_arranged(output, chunk, rows, row_bytes);
     if (output->pieces != NULL) return write_pieces(work, output, chunk, rows);
     return tt_file_pwrite(output->descriptor, output->path, rows, (size_t)chunk->rows * row_bytes,

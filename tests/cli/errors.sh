@@ -129,9 +129,10 @@ expect 2 "takes one value" train --seed 1 2
 expect 2 "--seed needs a value" train --seed
 expect 2 "write --resume_from_checkpoint TEXT. The checkpoint folder to resume from; true or latest:" \
     train --resume_from_checkpoint
-expect 2 "hint: quantized types, as q8_0 and q4_k_m, are made from the file by llama.cpp: llama-quantize " \
-    export gguf --model_name_or_path m --output_file m.gguf --outtype q4_k_m
-expect 2 "write --outtype auto|f32|f16|bf16. Type of matrices" export gguf --outtype
+expect 2 "hint: types that need an importance matrix, as iq4_xs, are made from the file of outtype f32 by llama.cpp: " \
+    export gguf --model_name_or_path m --output_file m.gguf --outtype iq4_xs
+expect 2 "write --outtype TEXT. Type of matrices: auto (theirs in the model), f32, f16, bf16, q8_0, q6_k, q5_k_m, " \
+    export gguf --outtype
 expect 2 "write --prompt TEXT, or --prompt=--VALUE for one that begins with two dashes. " generate --prompt --seed 1
 expect 2 "unexpected argument 'word': a flag is expected" train word
 expect 2 "'ignore_data_skip' supports only: false" train --ignore_data_skip

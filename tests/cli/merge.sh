@@ -72,6 +72,12 @@ for format in "--bnb_4bit_use_double_quant" "--bnb_4bit_quant_type fp4" "--load_
     grep -q quantization_config plain/config.json && fail "config.json still says that it is quantized"
     apart=$(loss --model_name_or_path quantized --adapter_name_or_path "$random" --fp8_products none)
     [ -n "$apart" ] && [ "$apart" = "$(loss --model_name_or_path plain)" ] || fail "$format: not the loss of base and adapter"
+    # GGUF blocks are made of the values before any rounding: those of the base and its adapter merged in float32.
+    rm -rf plain && mkdir plain
+    expect 0 "14 of 26 tensors changed" merge --model quantized --adapter "$random" --output_dir plain/quantized --save_dtype float32
+    expect 0 "matrices q4_k_m" export gguf --model quantized --adapter "$random" --output_file apart.gguf --outtype q4_k_m --overwrite
+    expect 0 "matrices q4_k_m" export gguf --model plain/quantized --output_file whole.gguf --outtype q4_k_m --overwrite
+    cmp apart.gguf whole.gguf || fail "$format: other blocks than those of the merged model"
 done
 
 # A base in FP8 merges into its numbers, also where training quantizes them by rows anew.
@@ -113,6 +119,10 @@ grep -q "cannot reserve .* 'full.gguf.exporting'" err || fail "no room:" "$(cat 
 compgen -G 'full.gguf*' && fail "a failed export leaves a file"
 export_ 0 "26 tensors" --output_file base.gguf --overwrite
 export_ 2 "needs an adapter" --output_file x --adapter_only
+export_ 2 "an adapter alone is not quantized to q4_k_m" --output_file x --adapter "$random" --adapter_only --outtype Q4_K
+grep -q "hint: write it as f32, f16, bf16 or q8_0, or merge it" err || fail "no hint: $(cat err)"
+export_ 0 "28 tensors, matrices q8_0" --output_file lora8.gguf --adapter "$random" --adapter_only --outtype q8_0
+export_ 0 "26 tensors, matrices q5_k_m" --output_file quantized.gguf --adapter "$random" --outtype q5_k_m
 export_ 2 "modules_to_save in an adapter: 'model.embed_tokens.weight'" --output_file x --adapter "$variety" --adapter_only
 export_ 0 "27 tensors" --output_file untied.gguf --adapter "$variety"
 export_ 2 "is a folder" --output_file base

@@ -61,6 +61,7 @@ class Llama:
             ("llama_adapter_lora_init", ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]),
             ("llama_set_adapters_lora", ctypes.c_int32, [ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t,
                                                          ctypes.POINTER(ctypes.c_float)]),
+            ("llama_set_n_threads", None, [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32]),
             ("llama_free", None, [ctypes.c_void_p]),
             ("llama_model_free", None, [ctypes.c_void_p]),
             ("llama_tokenize", ctypes.c_int32, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int32,
@@ -82,6 +83,7 @@ class Llama:
         assert [numbers[i] for i in (FLASH, TYPE_K, TYPE_K + 1)] == [-1, 1, 1], "llama_context_params has another layout"
         numbers[FLASH] = numbers[TYPE_K] = numbers[TYPE_K + 1] = 0  # no flash attention, a cache of float32
         context = self.library.llama_init_from_model(self.model, params)
+        self.library.llama_set_n_threads(context, 1, 1)  # threads would wait for each other where others compute
         if adapter is not None:
             loaded = ctypes.c_void_p(self.library.llama_adapter_lora_init(self.model, str(adapter).encode()))
             assert loaded and self.library.llama_set_adapters_lora(context, ctypes.byref(loaded), 1, ctypes.byref(ctypes.c_float(1))) == 0
@@ -161,7 +163,7 @@ def check_tokenizers(trimtab, library):
 def adapt(trimtab, library, name, adapter, without):
     """The base with the adapter's file, against the merged model's file."""
     with tempfile.TemporaryDirectory() as work:
-        make_folder(name, MODELS[name], Path(work) / "model")
+        make_folder(name, MODELS.get(name, {}), Path(work) / "model")
         make_adapter(name, adapter, without, Path(work) / "adapter")
         words = ["--adapter_name_or_path", f"{work}/adapter"]
         for file, more in (("base", []), ("merged", words), ("adapter", [*words, "--adapter_only"])):

@@ -187,6 +187,8 @@ ADAPTERS = [
     ("dense/gemma4_e", "adapter_final", None, "GGUF cannot express LoRA on 'model.per_layer_model_projection.weight' in an adapter"),
     ("dense/ministral3", "adapter_final", None, None), ("vision/gemma4", "adapter_random", None, None),
     ("vision/ministral3", "adapter_final", None, None), ("vision/qwen3_5", "adapter_random", None, None), ("llama3", "adapter_random", None, None),
+    ("llama2", "variety", None, "GGUF cannot express modules_to_save in an adapter: 'lm_head.weight'"),
+    ("llama2", "variety", "lm_head", None),  # rsLoRA with patterns of ranks and of alpha
 ]
 
 
@@ -233,7 +235,9 @@ class Reader:
     """A GGUF file, version 3: ggml's docs/gguf.md."""
 
     NUMBERS = "BbHhIif?", {10: "Q", 11: "q", 12: "d"}
-    TYPES = {0: "f32", 1: "f16", 30: "bf16"}
+    TYPES = {0: ("f32", 1, 4), 1: ("f16", 1, 2), 30: ("bf16", 1, 2), 2: ("q4_0", 32, 18), 3: ("q4_1", 32, 20), 6: ("q5_0", 32, 22),
+             7: ("q5_1", 32, 24), 8: ("q8_0", 32, 34), 10: ("q2_K", 256, 84), 11: ("q3_K", 256, 110), 12: ("q4_K", 256, 144),
+             13: ("q5_K", 256, 176), 14: ("q6_K", 256, 210)}  # name, weights and bytes of a block
 
     def __init__(self, path):
         self.data, self.at = Path(path).read_bytes(), 8
@@ -249,10 +253,8 @@ class Reader:
             dims = [self.number("Q") for _ in range(rank)]
             described.append((name, dims, self.TYPES[self.number("I")], self.number("Q")))
         start = -(-self.at // 32) * 32
-        for name, dims, kind, offset in described:
-            size = (4 if kind == "f32" else 2)
-            for dim in dims:
-                size *= dim
+        for name, dims, (kind, weights, size), offset in described:
+            size = math.prod(dims) // weights * size
             self.tensors[name] = kind, dims, self.data[start + offset:start + offset + size]
 
     def number(self, letter):
@@ -447,15 +449,47 @@ def make_adapter(name, adapter, without, folder):
         (folder / file.name).write_bytes(file.read_bytes())
     if without is not None:
         config = json.loads((folder / "adapter_config.json").read_text())
-        config["target_modules"].remove(without)
+        for modules in (config["target_modules"], config["modules_to_save"]):
+            if modules and without in modules:
+                modules.remove(without)
         (folder / "adapter_config.json").write_text(json.dumps(config))
         edit_weights(folder / "adapter_model.safetensors",
                      lambda tensors: [tensors.pop(key) for key in list(tensors) if f".{without}." in key])
 
 
+def pattern_of(patterns, module, usual):
+    """PEFT's: the first that matches the end of the module's name."""
+    return next((value for key, value in (patterns or {}).items() if re.match(rf"(.*\.)?({key})$", module)), usual)
+
+
+def rows_of(data, columns, scale):
+    values = [scale * value for value in struct.unpack(f"<{len(data) // 4}f", data)]
+    return [values[at:at + columns] for at in range(0, len(values), columns)]
+
+
+def check_scaling(folder, reader):
+    """Rows of B times alpha / rank are those of the adapter times the scaling of its module. Their order is the base's."""
+    config, ours, theirs = json.loads((folder / "adapter_config.json").read_text()), [], []
+    for name, (_, (columns, _), data) in reader.tensors.items():
+        if name.endswith(".lora_b"):
+            ours += rows_of(data, columns, reader.keys["adapter.lora.alpha"] / columns)
+
+    def add(tensors):
+        for name, (_, shape, data) in tensors.items():
+            module = name.removeprefix("base_model.model.").removesuffix(".lora_B.weight")
+            if name.endswith(".lora_B.weight"):
+                alpha = pattern_of(config["alpha_pattern"], module, config["lora_alpha"])
+                theirs.extend(rows_of(data, shape[1], alpha / (math.sqrt(shape[1]) if config["use_rslora"] else shape[1])))
+
+    edit_weights(folder / "adapter_model.safetensors", add)
+    alike = [len(a) == len(b) and all(math.isclose(x, y, rel_tol=1e-6, abs_tol=1e-9) for x, y in zip(a, b))
+             for a, b in zip(sorted(ours), sorted(theirs))]
+    return [] if len(ours) == len(theirs) and all(alike) else [f"{alike.count(False)} of {len(theirs)} rows of B are scaled otherwise"]
+
+
 def check_adapter(trimtab, name, adapter, without, said, work):
     """Each A and B belongs to a matrix of the model's file, and has its columns and rows."""
-    make_folder(name, MODELS[name], work / "model")
+    make_folder(name, MODELS.get(name, {}), work / "model")
     export(trimtab, work)
     tensors = Reader(work / "out.gguf").tensors
     make_adapter(name, adapter, without, work / "adapter")
@@ -464,7 +498,8 @@ def check_adapter(trimtab, name, adapter, without, said, work):
         return [] if done.returncode == 2 and said in done.stderr else [f"no '{said}' in: {done.stderr}"]
     if done.returncode != 0:
         return [done.stderr]
-    matrices, found = Reader(work / "out.gguf").tensors, []
+    reader = Reader(work / "out.gguf")
+    matrices, found = reader.tensors, check_scaling(work / "adapter", reader)
     for matrix, (_, (columns, rows), _) in matrices.items():
         whole, _, part = matrix.rpartition(".lora_")
         wanted = tensors[whole][1] if whole in tensors else [0, 0]
