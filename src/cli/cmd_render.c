@@ -10,6 +10,7 @@
 #include "cli/exit_codes.h"
 #include "cli/job_call.h"
 #include "config/flags.h"
+#include "job/data_files.h"
 #include "job/paths.h"
 #include "job/task.h"
 #include "launch/launch.h"
@@ -270,10 +271,21 @@ struct path_list {
     bool stores_output;
 };
 
+/* "owner/name" and for a data set "owner/name:configuration". */
+static bool is_hub_name(const struct tt_setting *row, const char *path)
+{
+    char name[256];
+    const bool is_rows = row->path == TT_PATH_ROWS || row->path == TT_PATH_MIXTURE;
+    if (row->path != TT_PATH_HUB && (!is_rows || tt_data_files_has_ending(path))) return false;
+    if (strchr(path, '/') == NULL || strlen(path) >= sizeof name) return false;
+    snprintf(name, sizeof name, "%.*s", is_rows ? (int)strcspn(path, ":") : (int)strlen(path), path);
+    return tt_hub_is_name(name);
+}
+
 static tt_status add_path(void *context, const struct tt_setting *row, const char *path)
 {
     struct path_list *list = context;
-    bool is_name = row->path == TT_PATH_HUB && strchr(path, '/') != NULL && tt_hub_is_name(path);
+    const bool is_name = is_hub_name(row, path);
     list->has_names |= is_name;
     if (is_name) return TT_OK; /* no volume of the pods has it */
     if (tt_store_covers(path)) {

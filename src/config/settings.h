@@ -41,7 +41,8 @@ enum tt_setting_path {
     TT_PATH_NONE,
     TT_PATH_READ,  /* a file or folder; of a JSON row: where the value is no list and no mapping */
     TT_PATH_WRITE, /* a file or folder that is written */
-    TT_PATH_HUB,   /* a folder, or a name in the hub's cache */
+    TT_PATH_HUB,   /* a folder, or the name of a model or adapter of the hub */
+    TT_PATH_ROWS,  /* as READ, or the name of a data set of the hub */
     TT_PATH_MIXTURE, /* JSON: a list of mappings, each with a `path` and perhaps `data_files` (data/sources.h) */
 };
 

@@ -283,6 +283,7 @@ tt_status tt_settings_parse_flags(struct tt_settings *settings, int argc, char *
 {
     struct flag flag;
     const char *value = NULL;
+    tt_status status = TT_OK;
     for (int i = 0; i < argc;) {
         TT_TRY(next_flag(argc, argv, &i, &flag));
         if (strcmp(flag.name, "config") != 0) continue;
@@ -295,8 +296,9 @@ tt_status tt_settings_parse_flags(struct tt_settings *settings, int argc, char *
         if (is_listed(handled_elsewhere, flag.name))
             TT_TRY(single_value(&flag, NULL, &value));
         else
-            TT_TRY(tt_settings_refuse(settings, take_flag(settings, &flag)));
+            status = tt_settings_refuse(settings, take_flag(settings, &flag));
         hide(settings, &flag);
+        if (status != TT_OK) return status;
     }
     return tt_settings_refusals(settings);
 }

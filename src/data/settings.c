@@ -13,7 +13,7 @@
 /* Keys and defaults: TRL's SFTConfig and ScriptArguments, transformers' TrainingArguments. */
 const struct tt_setting tt_data_settings[] = {
     {.name = "dataset_name", .aliases = "dataset", .type = TT_SETTING_STRING, FIELD(dataset_name),
-     .path = TT_PATH_READ, .changes = TT_CHANGES_OTHER,
+     .path = TT_PATH_ROWS, .changes = TT_CHANGES_OTHER,
      .help = "A .jsonl, .json, .csv, .parquet, .arrow or .txt file, also .gz or .zst; a folder with such files per "
              "split (train.jsonl, test.jsonl, train-00000-of-00002.jsonl.gz ...); or a pattern (\"rows/*.jsonl\"). Of "
              "a detection: .parquet or .arrow with images and boxes."},
@@ -30,7 +30,7 @@ const struct tt_setting tt_data_settings[] = {
      .default_text = "test", .changes = TT_CHANGES_OTHER, .needs = "!eval_strategy=no",
      .help = "Name of the evaluation file in the folder."},
     {.name = "eval_dataset", .type = TT_SETTING_JSON, FIELD(eval_dataset),
-     .path = TT_PATH_READ, .changes = TT_CHANGES_OTHER, .needs = "!eval_strategy=no",
+     .path = TT_PATH_ROWS, .changes = TT_CHANGES_OTHER, .needs = "!eval_strategy=no",
      .help = "File to evaluate on, or several by name: a mapping NAME: FILE, whose metrics are eval_NAME_loss and the "
              "like; not given: the test split of the folder, or eval_split_size."},
     {.name = "eval_split_size", .aliases = "test_split_size val_set_size", .type = TT_SETTING_DOUBLE,

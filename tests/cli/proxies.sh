@@ -13,7 +13,7 @@ python3 "$root/tests/tools/fake_hub.py" secure both.pem >secure_output 2>&1 &
 servers=($!)
 python3 "$root/tests/tools/proxy.py" open >open_output 2>&1 &
 servers+=($!)
-python3 "$root/tests/tools/proxy.py" closed "user:secretPASS" >closed_output 2>&1 &
+PROXY_USER=user:secretPASS python3 "$root/tests/tools/proxy.py" closed >closed_output 2>&1 &
 servers+=($!)
 trap 'kill $server $hub_server ${servers[@]} 2>/dev/null; rm -rf "$folder"' EXIT
 for name in secure open closed; do wait_for 100 test -e $name/port; done

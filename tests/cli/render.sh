@@ -104,6 +104,21 @@ opened "443 " --report_to trackio --trackio_space_id me/space
 opened "443 " --report_to mlflow --pod_secrets MLFLOW_TRACKING_URI=track/uri
 grep -q "^warning: MLFLOW_TRACKING_URI is in a Secret" err || fail "no word of a port in a Secret: $(cat err)"
 opened "443 " --push_to_hub true
+# Data sets of the hub need no volume either: alone, in a mixture, to evaluate on; a relative path of a file is none.
+for rows in '--dataset_name trl-lib/Capybara' '--dataset_name some/parts:first' \
+    '--eval_strategy steps --eval_steps 5 --eval_dataset some/rows' '--eval_strategy steps --eval_steps 5 --eval_dataset {"a":"some/rows"}'; do
+    # shellcheck disable=SC2086
+    opened "443 " $rows
+done
+for rows in '--dataset_name trl-lib/Capybara' '--datasets [{"path":"some/rows","weight":0.5},{"path":"s3://bucket/x.jsonl"}]'; do
+    # shellcheck disable=SC2086
+    expect 0 "port: 443" render job --image "$image" --name sft --config_json "$shape" --nodes 2 --gpus_per_node 4 --chip h200 \
+        --model_name_or_path Qwen/Qwen3-0.6B $rows --output_dir s3://bucket/run
+    grep -q persistentVolumeClaim printed && fail "a run without files of its own has a claim"
+done
+for rows in rows/train.jsonl some/rows.parquet rows; do
+    expect 2 "dataset_name '$rows' lies in no volume of the pods" render job "${gpus[@]}" --dataset_name $rows
+done
 opened "443 3128 " --model_name_or_path some/l8b --pod_env '{"HTTPS_PROXY": "http://proxy.net:3128"}'
 "$trimtab" render job "${gpus[@]}" "${named[@]}" --pod_env '{"HF_HOME": "/data/hf"}' >out 2>err
 grep -q /var/cache out && fail "a cache beside that of HF_HOME"

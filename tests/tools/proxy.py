@@ -2,14 +2,15 @@
 """An HTTP proxy on loopback, for tests: tunnels (CONNECT, RFC 9110, 9.3.6) and requests for whole URLs, of Python's standard
 library alone.
 
-    proxy.py FOLDER [USER:PASSWORD]
+    [PROXY_USER=USER:PASSWORD] proxy.py FOLDER
 
 The port is written to FOLDER/port, and each request as a line "METHOD TARGET CODE" to FOLDER/log. Names below .invalid, which
-no resolver knows, are this machine. With USER:PASSWORD it answers 407 to those who do not say it.
+no resolver knows, are this machine. With PROXY_USER it answers 407 to those who do not say it.
 """
 import base64
 import http.client
 import http.server
+import os
 import pathlib
 import select
 import socket
@@ -19,7 +20,8 @@ import urllib.parse
 from with_parent import end_with_parent
 
 FOLDER = pathlib.Path(sys.argv[1])
-WANTED = "Basic " + base64.b64encode(sys.argv[2].encode()).decode() if len(sys.argv) > 2 else None
+USER = os.environ.get("PROXY_USER")
+WANTED = "Basic " + base64.b64encode(USER.encode()).decode() if USER else None
 
 
 def address_of(host):
