@@ -92,6 +92,12 @@ class Run:
         return [row[name] for row in state["log_history"] if name in row]
 
 
+def has_experts(folder):
+    """all-linear may mean parameters of experts, which have no dropout."""
+    config = json.loads((folder / "model" / "config.json").read_text())
+    return any(config.get(key) for key in ("num_experts", "num_local_experts", "n_routed_experts"))
+
+
 class Suite:
     def __init__(self, args):
         self.trimtab, self.out, self.device = args.trimtab.resolve(), args.out.resolve(), args.device
@@ -129,7 +135,8 @@ class Suite:
         return {"model_name_or_path": GOLDEN / family / "model",
                 "dataset_name": rows if rows.exists() else GOLDEN / family / "../train.jsonl",
                 "device": self.device, "threads": 1, "max_steps": STEPS, "logging_steps": 1, "learning_rate": 0.005,
-                "save_strategy": "no", "lora_r": 8, "lora_target_modules": "all-linear", "lora_dropout": 0.1}
+                "save_strategy": "no", "lora_r": 8, "lora_target_modules": "all-linear",
+                "lora_dropout": 0 if has_experts(GOLDEN / family) else 0.1}
 
     def split(self, family, ranks=1, accumulation=1, **more):
         """Settings of a run whose steps have the same SAMPLES samples for every split."""
