@@ -1,5 +1,5 @@
-/* DeepSeek V3 and R1 (DeepseekV3Config): multi-head latent attention, and experts behind the first layers. Kimi K2 names
- * a type of its own for the same class. */
+/* DeepSeek V3 and R1 (DeepseekV3Config): multi-head latent attention, and experts behind the first layers. Kimi K2
+ * names a type of its own for the same class. */
 #include "model/mla.h"
 
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)

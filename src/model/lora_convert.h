@@ -1,5 +1,6 @@
 /* Names of linears that are parameters since transformers 5: PEFT translates target_modules of model types whose
- * experts were a module each (peft/utils/transformers_weight_conversion.py, 0.21, convert_peft_config_for_transformers).
+ * experts were a module each (convert_peft_config_for_transformers of 0.21, in
+ * peft/utils/transformers_weight_conversion.py).
  *
  * - An entry that is the older name of an expert's linear, or ends with it behind a point, becomes the parameter that
  *   holds these linears now: gate and up "gate_up_proj", down "down_proj", and "gate" the router's "gate.weight". It

@@ -283,8 +283,7 @@ TT_MUST_USE tt_status tt_model_describe_adapted(const struct tt_model *model, st
 struct tt_model_linear {
     const tt_param *weight, *lora_A, *lora_B;
     int64_t experts; /* 0: one matrix; else those of all experts, with adapters as in nn/expert_linear.h */
-    int64_t
-        idle; /* elements of weight and bias that a token does not read, of experts that it does not have */
+    int64_t idle;    /* elements that a token does not read, of experts that it does not have */
     int64_t r;
     float scaling;
 };
