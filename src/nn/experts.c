@@ -366,10 +366,8 @@ static double flops(const struct tt_half *half, double length, bool full)
 {
     const struct tt_experts *experts = half->impl;
     (void)length;
-    return tt_linear_group_flops(&experts->router, full) +
-           tt_expert_linear_flops(&experts->gate_up, full) +
-           tt_expert_linear_flops(&experts->down, full) +
-           tt_shared_expert_flops(&experts->shared, full);
+    return tt_linear_group_flops(&experts->router, full) + tt_expert_linear_flops(&experts->gate_up, full) +
+           tt_expert_linear_flops(&experts->down, full) + tt_shared_expert_flops(&experts->shared, full);
 }
 
 const struct tt_half_ops tt_experts_half = {
