@@ -14,7 +14,7 @@ static void must(bool holds)
 
 static void check(const struct tt_api_request *request, bool chat)
 {
-    must(request->max_tokens >= 0 && request->max_tokens <= 1 << 20);
+    must(request->max_tokens >= -1 && request->max_tokens <= 1 << 20);
     must(request->temperature == -1 || (request->temperature >= 0 && request->temperature <= 2));
     must(request->top_p == -1 || (request->top_p > 0 && request->top_p <= 1));
     must(request->stop_count <= TT_API_STOPS_MAX);

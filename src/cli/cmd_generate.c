@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "cli/answer_grammar.h"
 #include "cli/commands.h"
 #include "comm/launcher.h"
 #include "data/chat_row.h"
@@ -15,7 +16,7 @@
 
 struct generate_command {
     struct tt_generate_spec spec; /* must be first: the offsets of its settings apply here */
-    const char *prompt, *prompt_file, *messages, *chat_template_path, *date;
+    const char *prompt, *prompt_file, *messages, *chat_template_path, *date, *json_schema, *regex;
     bool json, stats;
 };
 
@@ -35,6 +36,10 @@ static const struct tt_setting own_settings[] = {
      .help = "Chat template of messages: a file, or the folder of a tokenizer; not given: the tokenizer's own."},
     {.name = "date", .type = TT_SETTING_STRING, OWN(date),
      .help = "Date that the chat template prints, YYYY-MM-DD or YYYY-MM-DD HH:MM:SS; not given: now."},
+    {.name = "json_schema", .type = TT_SETTING_STRING, OWN(json_schema), .path = TT_PATH_READ,
+     .help = "A file with a JSON Schema: completions are JSON that it has."},
+    {.name = "regex", .type = TT_SETTING_STRING, OWN(regex),
+     .help = "A regular expression that completions match as a whole."},
     {.name = "json", .type = TT_SETTING_BOOL, OWN(json), .default_text = "false", .transient = true,
      .help = "Print JSON lines with prompt and completion; always on with several prompts."},
     {.name = "stats", .type = TT_SETTING_BOOL, OWN(stats), .default_text = "false", .transient = true,
@@ -437,6 +442,7 @@ struct generation {
     struct prompts prompts;
     struct tt_tokenizer *tokenizer;
     struct tt_plan plan;
+    struct tt_str grammar; /* the source; empty: none */
 };
 
 static tt_status planned(void *context, const struct tt_plan *plan, enum tt_shard_strategy strategy)
@@ -492,6 +498,8 @@ static tt_status prepare(void *context, const struct tt_inputs *inputs, int rank
     TT_TRY(tt_tokenizer_load(tt_model_folder_path(inputs->folder), &generation->tokenizer));
     TT_TRY(encode_prompts(prompts, generation->command, inputs, generation->tokenizer));
     TT_TRY(find_adapters(prompts, inputs));
+    TT_TRY(tt_answer_grammar_make(generation->command->json_schema, generation->command->regex, inputs,
+                                  &generation->grammar));
     int64_t batch = job->run.per_device_eval_batch_size;
     int64_t share = ((int64_t)prompts->count + ranks - 1) / ranks;
     bool chooses = generation->command->spec.generate.chooses_batch;
@@ -521,6 +529,7 @@ static tt_status lead(void *context, const struct tt_inputs *inputs, struct tt_g
     struct tt_generator *generator = NULL;
     double start = tt_clock_seconds();
     options.adapters = prompts->adapters;
+    options.grammar = (struct tt_span){generation->grammar.data, generation->grammar.bytes};
     printer.streams = !printer.json && isatty(fileno(printer.cli->report->out)) == 1;
     tt_status status = tt_generator_borrow(team, &options, &generator);
     if (status == TT_OK)
@@ -551,6 +560,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     if (alone) status = collect_prompts(generation.command, &generation.prompts);
     if (status == TT_OK) status = tt_generate_run(&generation.command->spec, cli->cancel, &hooks);
     tt_tokenizer_destroy(generation.tokenizer);
+    tt_str_deinit(&generation.grammar);
     prompts_deinit(&generation.prompts);
     return status;
 }

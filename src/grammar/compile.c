@@ -340,7 +340,7 @@ static void add_part(struct parts *p, uint32_t from, const struct tt_json_value 
                                "regex, without, sequence, choice, repeat");
 }
 
-static void link(struct compiler *c, uint32_t start, struct tt_grammar *grammar)
+static void link_nets(struct compiler *c, uint32_t start, struct tt_grammar *grammar)
 {
     bool *ends = tt_calloc((size_t)c->all.states + 1, sizeof *ends);
     if (ends == NULL) {
@@ -371,7 +371,7 @@ void grammar_build(struct grammar_work *work, struct tt_grammar *grammar)
         add_part(&parts, start, json.root, end, 0);
         for (size_t i = 0; i < c.count && grammar_is_well(work); i++)
             if (c.nets[i].schema != NULL) build_net(&c, i);
-        if (grammar_is_well(work)) link(&c, start, grammar);
+        if (grammar_is_well(work)) link_nets(&c, start, grammar);
     }
     grammar->dfas = c.dfas;
     grammar->dfa_count = (uint32_t)c.dfa_count;

@@ -1,5 +1,5 @@
-/* The compilation of a source: nets are named, and built when their turn comes, so that schemas may lead to themselves.
- * Internal to src/grammar. */
+/* The compilation of a source: nets are named, and built when their turn comes, so that schemas may lead to
+ * themselves. Internal to src/grammar. */
 #ifndef TT_GRAMMAR_COMPILE_H
 #define TT_GRAMMAR_COMPILE_H
 

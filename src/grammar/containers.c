@@ -30,7 +30,7 @@ void compile_list(struct compiler *c, struct schema *schema, const struct schema
     bool goes_on = flat->has_items || prefix == 0 || flat->min_items > prefix;
     if (!goes_on && (items.max < 0 || items.max > prefix)) items.max = prefix;
     if (items.max >= 0 && items.min > items.max) return;
-    /* Behind the last state of its own the list repeats. */
+    /* The last state repeats. */
     int64_t last = items.max >= 0 ? items.max : tt_larger(tt_larger(prefix, items.min), 1);
     uint32_t begin = nfa_state(nfa), close = nfa_state(nfa), at = nfa_state(nfa);
     nfa_bytes(nfa, from, '[', '[', begin);
@@ -52,8 +52,8 @@ void compile_list(struct compiler *c, struct schema *schema, const struct schema
 
 /* ---- Objects ---- */
 
-/* Properties come in their order. A place is the number of those that are decided; where their number is bounded there is
- * a row of places for each count. */
+/* Properties come in their order. A place is the number of those that are decided; where their number is bounded
+ * there is a row of places for each count. */
 struct members {
     struct compiler *c;
     struct schema *schema;
@@ -79,8 +79,8 @@ static uint32_t behind_value(const struct members *m, int64_t count, size_t inde
     return place(m, m->values, count, index);
 }
 
-/* The net of additional keys. While a least number of properties is wanted, each has another length modulo that number,
- * so that they are different keys. */
+/* The net of additional keys. While a least number of properties is wanted, each has another length modulo that
+ * number, so that they are different keys. */
 static uint32_t net_of_keys(struct members *m, int64_t count)
 {
     struct compiler *c = m->c;

@@ -307,8 +307,8 @@ void dfa_repeat(struct grammar_work *work, const struct dfa *unit, int64_t min, 
     *out = (struct dfa){.classes = unit->classes};
     memcpy(out->class_of, unit->class_of, sizeof out->class_of);
     if (!grammar_is_well(work) || (max >= 0 && min > max)) return;
-    int64_t times =
-        max >= 0 ? max : min + 1; /* copies of the unit; without a limit the last one repeats itself */
+    /* Copies of the unit; without a limit the last one repeats itself. */
+    int64_t times = max >= 0 ? max : min + 1;
     if (unit->states == 0) times = 0;
     if (times > GRAMMAR_STEPS_MAX) times = GRAMMAR_STEPS_MAX; /* which is spent before */
     for (int64_t i = 0; i < times && grammar_is_well(work); i++) {

@@ -1,5 +1,5 @@
-/* Deterministic automata over bytes: the lexical parts of grammars. State 0 is the begin; from every state the end can be
- * reached (dfa_trim). Internal to src/grammar. */
+/* Deterministic automata over bytes: the lexical parts of grammars. State 0 is the begin; from every state the end
+ * can be reached (dfa_trim). Internal to src/grammar. */
 #ifndef TT_GRAMMAR_DFA_H
 #define TT_GRAMMAR_DFA_H
 
@@ -17,11 +17,11 @@ struct dfa {
 };
 void dfa_deinit(struct dfa *dfa);
 
-/* All make *out, which the caller owns, from what they borrow, and leave it empty after an error of `work`. None keeps
- * bytes that the alphabet of `work` lacks. */
+/* All make *out, which the caller owns, from what they borrow, and leave it empty after an error of `work`. None
+ * keeps bytes that the alphabet of `work` lacks. */
 /* Subset construction, of an automaton without calls and assertions. */
 void dfa_of_nfa(const struct nfa *nfa, uint32_t start, uint32_t end, struct dfa *out);
-/* What is in `a`, and in `b` too, or not in `b`. */
+/* The texts of `a` that `b` has too, or has not. */
 void dfa_combine(struct grammar_work *work, const struct dfa *a, const struct dfa *b, bool subtract,
                  struct dfa *out);
 /* `unit` min .. max times, max < 0: without a limit. No text of the unit is the beginning of another one or empty. */

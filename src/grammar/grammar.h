@@ -9,14 +9,16 @@
  *     {"choice": [part, ...]}       one of them
  *     {"repeat": part}              once or more
  *
- * It becomes a stack machine over bytes: automata that call each other, at most 64 deep. Strings, numbers and patterns are
- * deterministic automata; objects and lists are not, so a machine is in several states at a time. A state from which no
- * text can end, for want of depth or of bytes in the vocabulary, is left out: every answer can be completed.
+ * It becomes a stack machine over bytes: automata that call each other, at most 64 deep. Strings, numbers and
+ * patterns are deterministic automata; objects and lists are not, so a machine is in several states at a time. A
+ * state from which no text can end, for want of depth or of bytes in the vocabulary, is left out: every answer can
+ * be completed.
  *
- * JSON is as a schema says, with choices where it leaves some: properties come in the order of `properties`; where it is
- * given and additionalProperties is not, there are no others (a schema without `properties` has any), and prefixItems
- * without items ends the list; additional keys have no escapes; white space is none, one space, or a line end with up to
- * 16 blanks; U+0000 is in no string. Without a `type` values have a type that some keyword speaks of. */
+ * JSON is as a schema says, with choices where it leaves some: properties come in the order of `properties`; where
+ * it is given and additionalProperties is not, there are no others (a schema without `properties` has any), and
+ * prefixItems without items ends the list; additional keys have no escapes; white space is none, one space, or a
+ * line end with up to 16 blanks; U+0000 is in no string. Without a `type` values have a type that some keyword
+ * speaks of. */
 #ifndef TT_GRAMMAR_GRAMMAR_H
 #define TT_GRAMMAR_GRAMMAR_H
 
@@ -25,15 +27,15 @@
 
 struct tt_grammar;
 
-/* Compiles a source for the tokens of a vocabulary, which is lent for the life of the grammar. TT_ERR_USAGE: a keyword or a
- * pattern that is not supported (by its name), a grammar without any text, or one that takes more than 100 ms or 32 MiB
- * (counted, so that every machine decides the same). The caller owns one reference. */
+/* Compiles a source for the tokens of a vocabulary, which is lent for the life of the grammar. TT_ERR_USAGE: a
+ * keyword or a pattern that is not supported (by its name), a grammar without any text, or one that takes more than
+ * 100 ms or 32 MiB (counted, so that every machine decides the same). The caller owns one reference. */
 TT_MUST_USE tt_status tt_grammar_compile(struct tt_span source, const struct tt_vocabulary *vocabulary,
                                          struct tt_grammar **out);
 /* References may be counted by any thread; matchers of one grammar belong to one thread at a time. */
 struct tt_grammar *tt_grammar_retain(struct tt_grammar *grammar);
 void tt_grammar_release(struct tt_grammar *grammar); /* takes NULL */
-/* What the compilation cost: steps of work (6 million are the limit), bytes of tables. */
+/* The cost of the compilation: steps of work (6 million are the limit), bytes of tables. */
 void tt_grammar_cost(const struct tt_grammar *grammar, size_t *steps, size_t *bytes);
 
 /* Grammars by their sources: the last ones are kept, with their masks. Any thread. */
@@ -51,8 +53,8 @@ struct tt_grammar_matcher;
 /* Retains the grammar. */
 TT_MUST_USE tt_status tt_grammar_matcher_create(struct tt_grammar *grammar, struct tt_grammar_matcher **out);
 void tt_grammar_matcher_destroy(struct tt_grammar_matcher *matcher); /* takes NULL */
-/* The tokens that may come next: a bit for each id, id 0 the lowest of word 0, tt_vocabulary_words of them; lent until the
- * next call with this grammar. Computed once for each state and kept. */
+/* The tokens that may come next: a bit for each id, id 0 the lowest of word 0, tt_vocabulary_words of them; lent
+ * until the next call with this grammar. Computed once for each state and kept. */
 TT_MUST_USE tt_status tt_grammar_matcher_mask(struct tt_grammar_matcher *matcher, const uint32_t **words);
 /* The text may end here. */
 bool tt_grammar_matcher_may_end(const struct tt_grammar_matcher *matcher);

@@ -1,6 +1,6 @@
-/* The parts of JSON that are no lists and no objects, as automata: strings, keys, numbers and given values. Each has the
- * values that keywords leave, at least in one spelling (RFC 8259). *out is the caller's; it is empty where no value is
- * left, and after an error of `work`. Internal to src/grammar. */
+/* The parts of JSON that are no lists and no objects, as automata: strings, keys, numbers and given values. Each
+ * has the values that keywords leave, at least in one spelling (RFC 8259). *out is the caller's; it is empty where
+ * no value is left, and after an error of `work`. Internal to src/grammar. */
 #ifndef TT_GRAMMAR_LEXICAL_H
 #define TT_GRAMMAR_LEXICAL_H
 
@@ -15,8 +15,8 @@ struct lexical_string {
 };
 void lexical_string(struct grammar_work *work, const struct lexical_string *spec, struct dfa *out);
 
-/* Keys that are none of `names`, without escapes. modulus > 0: of `rest` characters, modulo it: keys of other rests are
- * other keys. */
+/* Keys that are none of `names`, without escapes. modulus > 0: of `rest` characters, modulo it: keys of other rests
+ * are other keys. */
 struct lexical_key {
     const struct tt_span *names;
     size_t name_count;
@@ -24,8 +24,8 @@ struct lexical_key {
 };
 void lexical_key(struct grammar_work *work, const struct lexical_key *spec, struct dfa *out);
 
-/* Numbers between bounds. Those with bounds have no exponent, and of their fraction as many digits as a double tells apart;
- * bounds of more digits are drawn inwards. multiple > 0: whole multiples of it. */
+/* Numbers between bounds. Those with bounds have no exponent, and of their fraction as many digits as a double
+ * tells apart; bounds of more digits are drawn inwards. multiple > 0: whole multiples of it. */
 struct lexical_number {
     bool whole, has_min, has_max, above_min, below_max; /* above_min: not min itself */
     double min, max;

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 
-/* Beyond these a text has too many ways to be read: it ends. */
+/* Limits beyond which a text has too many ways to be read: it ends. */
 enum { NODES_MAX = 1 << 20, SET_MAX = 1 << 16, SEEN_FIRST = 1 << 8 };
 
 tt_status machine_create(const struct tt_grammar *grammar, struct machine **out)

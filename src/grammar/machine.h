@@ -1,5 +1,5 @@
-/* The stack machine: sets of configurations, each a state and a stack of the states behind open calls. Stacks are shared:
- * equal ones have one number, 0 is the empty one. Internal to src/grammar. */
+/* The stack machine: sets of configurations, each a state and a stack of the states behind open calls. Stacks are
+ * shared: equal ones have one number, 0 is the empty one. Internal to src/grammar. */
 #ifndef TT_GRAMMAR_MACHINE_H
 #define TT_GRAMMAR_MACHINE_H
 
@@ -38,11 +38,12 @@ struct machine {
 TT_MUST_USE tt_status machine_create(const struct tt_grammar *grammar, struct machine **out);
 void machine_destroy(struct machine *machine); /* takes NULL */
 
-/* Completes set->data[first ..] by what takes no byte, and keeps those of it that take one. *may_end: the empty stack's net
- * has ended. */
+/* Completes set->data[first ..] by what takes no byte, and keeps those of it that take one. *may_end: the empty
+ * stack's net has ended. */
 TT_MUST_USE tt_status machine_close(struct machine *machine, struct configs *set, size_t first,
                                     bool *may_end);
-/* Appends to `out` what `count` configurations become by a byte, completed; `from` may be in out's memory, by its index. */
+/* Appends to `out` what `count` configurations become by a byte, completed; `from` may be in out's memory, by its
+ * index. */
 TT_MUST_USE tt_status machine_step(struct machine *machine, struct configs *set, size_t from, size_t count,
                                    uint8_t byte, bool *may_end);
 TT_MUST_USE tt_status configs_add(struct configs *set, struct config config);

@@ -5,7 +5,6 @@
 #include <stdatomic.h>
 
 #include "grammar/dfa.h"
-#include "grammar/grammar.h"
 #include "grammar/vocabulary_impl.h"
 
 enum { NET_DEPTH_MAX = 64, NET_DEAD = 255 };
@@ -34,8 +33,7 @@ struct tt_grammar {
     uint32_t state_count, start;
     uint32_t *first; /* [state_count + 1] */
     struct net_edge *edges;
-    uint8_t *
-        need; /* [state_count], calls inside calls on the way to the end, at least; NET_DEAD: there is none */
+    uint8_t *need; /* [state_count], least depth of calls on the way to the end; NET_DEAD: there is none */
     bool *accepts; /* [state_count], the end of its net */
     bool *reads;   /* [state_count], has an edge that takes a byte */
     struct net_dfa *dfas;
@@ -51,8 +49,8 @@ static inline const struct net_dfa *net_dfa_of(const struct tt_grammar *grammar,
     return grammar->dfa_of[state] > 0 ? &grammar->dfas[grammar->dfa_of[state] - 1] : NULL;
 }
 
-/* Makes the tables of `grammar` from the automata. `ends`: [nfa->states], the states that end a net; nets: their first
- * states. (grammar/net.c) */
+/* Makes the tables of `grammar` from the automata. `ends`: [nfa->states], the states that end a net; nets: their
+ * first states. (grammar/net.c) */
 struct net_parts {
     const struct nfa *nfa;
     const bool *ends;

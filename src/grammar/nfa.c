@@ -181,7 +181,8 @@ static void add_hex(struct nfa *nfa, uint32_t from, uint32_t to)
     nfa_bytes(nfa, from, 'A', 'F', to);
 }
 
-/* Four digits behind \u: of characters below U+D800 and from U+E000 on, and pairs of surrogates. U+0000 is left out. */
+/* Four digits behind \u: of characters below U+D800 and from U+E000 on, and pairs of surrogates. U+0000 is left
+ * out. */
 static void add_codes(struct nfa *nfa, uint32_t from, uint32_t to)
 {
     uint32_t one = nfa_state(nfa), two = nfa_state(nfa), three = nfa_state(nfa);

@@ -32,7 +32,8 @@ struct decimal {
     int exponent; /* the value is digits times 10^exponent */
 };
 
-/* The shortest decimal of a double: what is above or below it is so as a double too, because rounding keeps the order. */
+/* The shortest decimal of a double: what is above or below it is so as a double too, because rounding keeps the
+ * order. */
 static struct decimal decimal_of(double value)
 {
     char text[TT_DOUBLE_TEXT_BYTES];
@@ -120,8 +121,8 @@ static struct interval make_interval(const struct lexical_number *spec)
 
 /* ---- Digits ---- */
 
-/* low .. high, not negative, with `whole` digits before the point and up to `places` behind it. A state is a place and
- * whether the digits so far are those of `low` and of `high`. */
+/* low .. high, not negative, with `whole` digits before the point and up to `places` behind it. A state is a place
+ * and whether the digits so far are those of `low` and of `high`. */
 static void add_same_length(struct nfa *nfa, uint32_t from, int64_t low, int64_t high, int whole, int places,
                             uint32_t to)
 {

@@ -225,7 +225,7 @@ static uint32_t take_element(struct parser *p, struct ranges *set, bool *single)
     return *single ? take_escaped(p, true) : 0;
 }
 
-/* Behind the bracket. */
+/* The bracket is taken. */
 static uint32_t parse_class(struct parser *p, uint32_t from)
 {
     struct ranges set = {.count = 0};
@@ -248,7 +248,7 @@ static uint32_t parse_class(struct parser *p, uint32_t from)
 
 static uint32_t parse_choice(struct parser *p, uint32_t from);
 
-/* Behind the parenthesis. */
+/* The parenthesis is taken. */
 static uint32_t parse_group(struct parser *p, uint32_t from)
 {
     if (take(p, '?')) {
@@ -394,7 +394,8 @@ static uint32_t parse_choice(struct parser *p, uint32_t from)
 
 /* ---- Assertions ---- */
 
-/* Copies of all states: before the first character or behind it, and before or behind a $, which no character follows. */
+/* Copies of all states: before the first character or behind it, and before or behind a $, which no character
+ * follows. */
 static void resolve_assertions(const struct nfa *nfa, struct nfa *out)
 {
     uint32_t n = nfa->states;

@@ -1,7 +1,7 @@
-/* Regular expressions of JSON Schema, which are ECMA-262's, as automata. Supported: literals, escapes of characters and
- * code points, `.`, classes with \d \w \s and their opposites, groups, alternatives, all quantifiers, ^ and $ anywhere.
- * Assertions of other kinds, back references, properties and flags are TT_ERR_USAGE: they are never passed over. `.` takes
- * no line end, \d and \w are those of ASCII. Internal to src/grammar. */
+/* Regular expressions of JSON Schema, which are ECMA-262's, as automata. Supported: literals, escapes of characters
+ * and code points, `.`, classes with \d \w \s and their opposites, groups, alternatives, all quantifiers, ^ and $
+ * anywhere. Assertions of other kinds, back references, properties and flags are TT_ERR_USAGE: they are never
+ * passed over. `.` takes no line end, \d and \w are those of ASCII. Internal to src/grammar. */
 #ifndef TT_GRAMMAR_PATTERN_H
 #define TT_GRAMMAR_PATTERN_H
 

@@ -1,5 +1,6 @@
-/* JSON Schema 2020-12 (https://json-schema.org/draft/2020-12/json-schema-validation) as plain alternatives: the keywords
- * that hold together are joined, $ref is followed, anyOf and oneOf are alternatives. Internal to src/grammar. */
+/* JSON Schema 2020-12 (https://json-schema.org/draft/2020-12/json-schema-validation) as plain alternatives: the
+ * keywords that hold together are joined, $ref is followed, anyOf and oneOf are alternatives. Internal to
+ * src/grammar. */
 #ifndef TT_GRAMMAR_SCHEMA_H
 #define TT_GRAMMAR_SCHEMA_H
 

@@ -60,7 +60,7 @@ static void join_types(struct schema *schema, struct schema_flat *flat, const st
     flat->is_typed = true;
 }
 
-/* Of values that others left, those of `list`. */
+/* Keeps those values of `list` that others have left. */
 static void join_values(struct schema *schema, struct schema_flat *flat, const struct tt_json_value *list,
                         bool single)
 {

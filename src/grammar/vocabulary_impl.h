@@ -1,4 +1,5 @@
-/* The tree of tokens: nodes in the order of a walk from the root, each before those below it. Internal to src/grammar. */
+/* The tree of tokens: nodes in the order of a walk from the root, each before those below it. Internal to
+ * src/grammar. */
 #ifndef TT_GRAMMAR_VOCABULARY_IMPL_H
 #define TT_GRAMMAR_VOCABULARY_IMPL_H
 

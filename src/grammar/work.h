@@ -1,5 +1,5 @@
-/* What the compilation of one grammar may cost. Sources are strangers': work and memory are counted in units that do not
- * depend on the machine, so that every rank of a team refuses the same sources. Internal to src/grammar. */
+/* The cost of compiling one grammar. Sources are strangers': work and memory are counted in units that
+ * do not depend on the machine, so that every rank of a team refuses the same sources. Internal to src/grammar. */
 #ifndef TT_GRAMMAR_WORK_H
 #define TT_GRAMMAR_WORK_H
 

@@ -1,22 +1,23 @@
-/* Generation with continuous batching: requests enter and leave while others run. A request is a list of token ids and
- * its answer another; text is the caller's subject (text/tokenizer.h, data/chat.h).
+/* Generation with continuous batching: requests enter and leave while others run. A request is a list of token ids
+ * and its answer another; text is the caller's subject (text/tokenizer.h, data/chat.h).
  *
  *     open (or attach) -> submit ... -> step, poll, submit, cancel, release, step ... -> destroy
  *
- * The engine has `slots` sequences of a key/value cache. A waiting request takes a free slot; each step is one pass of
- * the model over the next token of every running request and over parts of new prompts ("chunks"), at most
- * `pass_tokens` tokens in all, so that a long prompt does not stop the others. A finished request leaves its slot at
- * once. Requests with different adapters, and without one, may run together: such a step makes a pass for each.
+ * The engine has `slots` sequences of a key/value cache. A waiting request takes a free slot; each step is one pass
+ * of the model over the next token of every running request and over parts of new prompts ("chunks"), at most
+ * `pass_tokens` tokens in all, so that a long prompt does not stop the others. A finished request leaves its slot
+ * at once. Requests with different adapters, and without one, may run together: such a step makes a pass for each.
  *
  * A slot keeps its keys and values after its request has ended. A new request whose prompt begins with the same ids
- * continues from them: a conversation computes only its new turn, and requests with one system prompt compute it once.
+ * continues from them: a conversation computes only its new turn, and requests with one system prompt compute it
+ * once.
  *
- * What a request generates depends on the request alone, not on the others in the batch, their order or the limits: a
- * draw is a pure function of (seed, number of the new token). (In bf16, where sums of other lengths round differently,
- * this holds as far as the device's products do not depend on the number of rows.)
+ * What a request generates depends on the request alone, not on the others in the batch, their order or the limits:
+ * a draw is a pure function of (seed, number of the new token). (In bf16, where sums of other lengths round
+ * differently, this holds as far as the device's products do not depend on the number of rows.)
  *
- * Threads: an engine belongs to one thread at a time; a server's other threads hand their requests over by a queue of
- * their own. Nothing here waits, except for the device in step. */
+ * Threads: an engine belongs to one thread at a time; a server's other threads hand their requests over by a queue
+ * of their own. Nothing here waits, except for the device in step. */
 #ifndef TT_INFER_GENERATION_ENGINE_H
 #define TT_INFER_GENERATION_ENGINE_H
 
@@ -66,12 +67,13 @@ struct tt_generation_request {
     int adapter;      /* number of the adapter among those of the inputs */
     bool wants_logprobs;
     int top_logprobs; /* of the likeliest tokens, 0 .. TT_TOP_LOGPROBS_MAX */
-    /* The same for the tokens of the prompt behind the first. Beginnings whose log p a slot still has are not computed
-     * again. */
+    /* The same for the tokens of the prompt behind the first. Beginnings whose log p a slot still has are not
+     * computed again. */
     bool wants_prompt_logprobs;
     int prompt_top_logprobs;
-    /* The source of a grammar that the answer follows (grammar/grammar.h), which tt_generation_check_grammar accepts; empty:
-     * none. End tokens come where the text may end, and the answer ends by itself where nothing may follow. */
+    /* The source of a grammar that the answer follows (grammar/grammar.h), which tt_generation_check_grammar
+     * accepts; empty: none. End tokens come where the text may end, and the answer ends by itself where nothing may
+     * follow. */
     struct tt_span grammar;
 };
 
@@ -104,14 +106,15 @@ static inline bool tt_generation_is_finished(enum tt_generation_state state)
 }
 
 /* Loads the model (and adapter) of `inputs` on one rank. `inputs` is lent and must outlive the engine. All device
- * memory is allocated here. TT_ERR_USAGE for limits that the model cannot hold, TT_ERR_MEMORY where they do not fit. */
+ * memory is allocated here. TT_ERR_USAGE for limits that the model cannot hold, TT_ERR_MEMORY where they do not
+ * fit. */
 TT_MUST_USE tt_status tt_generation_open(const struct tt_device_spec *device, const struct tt_inputs *inputs,
                                          const struct tt_generation_limits *limits,
                                          struct tt_generation_engine **out);
 /* Borrows a loaded rank, which must outlive the engine and must run nothing else during a step. Its plan holds the
- * generation (infer/generation_rank.h: tt_generation_plan, tt_batch_limits_join), and limits->pass_tokens is filled in.
- * Where the rank is one of several, each makes an engine with the same limits and submits requests of its own; step is
- * then collective: all ranks call it until it is not busy, also those that have no requests. */
+ * generation (infer/generation_rank.h: tt_generation_plan, tt_batch_limits_join), and limits->pass_tokens is filled
+ * in. Where the rank is one of several, each makes an engine with the same limits and submits requests of its own;
+ * step is then collective: all ranks call it until it is not busy, also those that have no requests. */
 struct tt_rank;
 TT_MUST_USE tt_status tt_generation_attach(struct tt_rank *rank, const struct tt_inputs *inputs,
                                            const struct tt_generation_limits *limits,
@@ -153,8 +156,8 @@ TT_MUST_USE tt_status tt_generation_poll(const struct tt_generation_engine *engi
                                          struct tt_generation_progress *progress);
 /* Ends a request at once; its answer so far stays until release. No effect on a finished or unknown one. */
 void tt_generation_cancel(struct tt_generation_engine *engine, int64_t id);
-/* Forgets a request; cancels it first if it has not finished. Every id must be released, else its memory is held until
- * the engine is destroyed. No effect on an unknown id. */
+/* Forgets a request; cancels it first if it has not finished. Every id must be released, else its memory is held
+ * until the engine is destroyed. No effect on an unknown id. */
 void tt_generation_release(struct tt_generation_engine *engine, int64_t id);
 
 struct tt_generation_load {

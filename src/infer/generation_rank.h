@@ -13,8 +13,8 @@ struct tt_generation_rank {
     struct tt_rank own;   /* with its communicator; empty where `rank` is borrowed */
     struct tt_comm *comm;
     struct tt_kv_cache *cache; /* `slots` sequences of `length` */
-    struct tt_buffer
-        *choice; /* for the op sample: rules, ids, and of each slot the tokens that it has seen, and a mask */
+    /* for the op sample: rules, ids, and of each slot the tokens that it has seen, and a mask */
+    struct tt_buffer *choice;
     struct tt_buffer *tokens; /* host memory: the ids */
     uint32_t *seen;           /* host memory: the bits of one slot */
     struct tt_buffer *panels; /* of packed weights; NULL: none */

@@ -260,8 +260,8 @@ static tt_status send_masks(struct tt_generation_engine *engine)
     return TT_OK;
 }
 
-/* Adds the row of token `t` of the slot, the next one of the batch. Rows that choose a token have its rules; the others
- * have log p of a prompt. */
+/* Adds the row of token `t` of the slot, the next one of the batch. Rows that choose a token have its rules; the
+ * others have log p of a prompt. */
 static void add_row(struct tt_generation_engine *engine, struct tt_batch *batch, int64_t s, int64_t t)
 {
     const struct pass_arrays *arrays = &engine->arrays;

@@ -89,6 +89,7 @@ static tt_status submit(struct run *run, const struct tt_ids *prompts)
             .sampling = options->sampling,
             .seed = tt_generation_seed(options->seed, generator->completions + (uint64_t)i),
             .ignore_end = options->ignore_eos,
+            .grammar = options->grammar,
             .adapter_off = options->adapters != NULL && options->adapters[i] < 0,
             .adapter = options->adapters != NULL && options->adapters[i] > 0 ? options->adapters[i] : 0,
         };

@@ -12,6 +12,7 @@ struct tt_generate_options {
     bool ignore_eos;
     /* lent, of the prompts of a run: their adapter, -1: the base alone; NULL: the first one */
     const int *adapters;
+    struct tt_span grammar; /* lent: that the completions follow (infer/generation_engine.h); empty: none */
 };
 
 /* Options from settings that tt_generate_resolve has resolved. */

@@ -4,8 +4,8 @@
 
 #include "data/chat_row.h"
 
-/* The form of calls that the template for conversations with tools writes. A template that cannot be read is an error of the
- * requests that need it. */
+/* The form of calls that the template for conversations with tools writes. A template that cannot be read is an
+ * error of the requests that need it. */
 static void find_call_form(struct tt_talk *talk)
 {
     const struct tt_chat_template *source;

@@ -1,5 +1,5 @@
-/* The op sample: every device chooses the token of a plain reference, which sorts all tokens and adds integers, bit for
- * bit; the integers are the shares that softmax gives; seen ids; rows of NaN and infinities; wrong shapes. */
+/* The op sample: every device chooses the token of a plain reference, which sorts all tokens and adds integers, bit
+ * for bit; the integers are the shares that softmax gives; seen ids; rows of NaN and infinities; wrong shapes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,8 +263,8 @@ static void a_penalty_counts_what_was_seen(void **state)
     test_on_each_isa(check_seen, NULL);
 }
 
-/* A row with a mask chooses as the reference does from logits that are -infinity where its bit is 0; rows share masks, and a
- * penalty counts beside one. */
+/* A row with a mask chooses as the reference does from logits that are -infinity where its bit is 0; rows share
+ * masks, and a penalty counts beside one. */
 static void check_masks(struct test_device *device, int threads, void *context)
 {
     enum { VOCAB = 1000, WORDS = (VOCAB + 31) / 32, MASKS = 3, PENALIZED = 5 };

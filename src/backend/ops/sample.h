@@ -1,12 +1,13 @@
-/* Choice of the next token of each row from its logits: a mask of the tokens that may come, repetition penalty, temperature, top_k, top_p, min_p, in this
- * order, then a draw; or the largest logit. transformers applies the same rules in the same order.
+/* Choice of the next token of each row from its logits: a mask of the tokens that may come, repetition penalty,
+ * temperature, top_k, top_p, min_p, in this order, then a draw; or the largest logit. transformers applies the same
+ * rules in the same order.
  *
- * Every device chooses the same token, because what decides is integers. A token's *distance* from the largest logit
- * is log2(p_max / p) in steps of 2^-18, rounded; its *weight* is 2^40 / 2^distance, from a polynomial in integers
- * (below), within 7e-9 of the exact power of two and 0 from 41 on. Sums of weights are exact, so their order does not
- * matter. The order of tokens is ascending distance; of equal distances the lowest id comes first. The draw takes the
- * token into whose share `uniform` falls in that order. So a share differs from softmax's by 3e-6 of itself at most,
- * and tokens that are less than 2^-40 times as likely as the likeliest are never drawn.
+ * Every device chooses the same token, because what decides is integers. A token's *distance* from the largest
+ * logit is log2(p_max / p) in steps of 2^-18, rounded; its *weight* is 2^40 / 2^distance, from a polynomial in
+ * integers (below), within 7e-9 of the exact power of two and 0 from 41 on. Sums of weights are exact, so their
+ * order does not matter. The order of tokens is ascending distance; of equal distances the lowest id comes first.
+ * The draw takes the token into whose share `uniform` falls in that order. So a share differs from softmax's by
+ * 3e-6 of itself at most, and tokens that are less than 2^-40 times as likely as the likeliest are never drawn.
  *
  * Where no draw is wanted, or the largest logit is infinite, the token is the lowest id with the largest logit. NaN
  * counts as less than every number; a row of NaN gives 0. */
@@ -52,8 +53,8 @@ struct tt_sample_args {
     /* i32 [S, tt_sample_seen_words(V)], a bit for each id that a sequence has seen, id 0 the lowest of word 0; empty
      * where no row has a penalty. The bit of the chosen id is set. No two rows have the same seen_row. */
     tt_tensor seen_SW;
-    /* i32, the same shape, which any number of rows may share: the ids whose bit is 0 get the logit -infinity. Empty where
-     * no row has a mask. */
+    /* i32, the same shape, which any number of rows may share: the ids whose bit is 0 get the logit -infinity.
+     * Empty where no row has a mask. */
     tt_tensor masks_SW;
     tt_tensor ids_N; /* i32, the result */
 };

@@ -1,4 +1,5 @@
-/* grammar/grammar.h: which texts sources have, which tokens masks allow, and which sources are refused, by what name. */
+/* grammar/grammar.h: which texts sources have, which tokens masks allow, and which sources are refused, by what
+ * name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -401,88 +402,85 @@ static void test_parts(void **state)
     tt_grammar_release(grammar);
 }
 
+static const struct {
+    const char *source, *message;
+} refusals[] = {
+    {"{\"json\": {\"not\": {}}}", "the keyword 'not'"},
+    {"{\"json\": {\"properties\": {\"a\": {\"patternProperties\": {}}}}}", "the keyword 'patternProperties'"},
+    {"{\"json\": {\"$defs\": {\"a\": {\"if\": true}}}}", "the keyword 'if'"},
+    {"{\"json\": {\"uniqueItems\": true}}", "the keyword 'uniqueItems'"},
+    {"{\"json\": {\"contains\": true}}", "the keyword 'contains'"},
+    {"{\"json\": {\"propertyNames\": true}}", "the keyword 'propertyNames'"},
+    {"{\"json\": {\"dependentRequired\": {}}}", "the keyword 'dependentRequired'"},
+    {"{\"json\": {\"unevaluatedProperties\": false}}", "the keyword 'unevaluatedProperties'"},
+    {"{\"json\": {\"$anchor\": \"a\"}}", "the keyword '$anchor'"},
+    {"{\"json\": {\"$dynamicRef\": \"#a\"}}", "the keyword '$dynamicRef'"},
+    {"{\"json\": {\"nullable\": true}}", "the keyword 'nullable'"},
+    {"{\"json\": {\"format\": \"email\"}}", "the format 'email' is not supported"},
+    {"{\"json\": {\"multipleOf\": 0.1}}", "'multipleOf' must be an integer above 0"},
+    {"{\"json\": {\"type\": \"integer\", \"multipleOf\": 20000}}", "at most 10000"},
+    {"{\"json\": {\"allOf\": [{\"multipleOf\": 999999999989}, {\"multipleOf\": 999999999959}]}}",
+     "the common multiple of multipleOf is too large"},
+    {"{\"json\": {\"items\": {\"$id\": \"x\"}}}", "'$id' is supported at the root alone"},
+    {"{\"json\": {\"type\": \"float\"}}", "the value of the keyword 'type' must be"},
+    {"{\"json\": {\"minLength\": -1}}", "'minLength' must be an integer that is not negative"},
+    {"{\"json\": {\"required\": \"a\"}}", "'required' must be a list of texts"},
+    {"{\"json\": {\"properties\": []}}", "'properties' must be an object of schemas"},
+    {"{\"json\": {\"anyOf\": []}}", "'anyOf' must be a list of schemas"},
+    {"{\"json\": {\"enum\": []}}", "'enum' must be a list of values"},
+    {"{\"json\": {\"minimum\": \"1\"}}", "'minimum' must be a number"},
+    {"{\"json\": {\"pattern\": 1}}", "'pattern' must be a text"},
+    {"{\"json\": {\"items\": 3}}", "a schema must be an object, true or false"},
+    {"{\"json\": {\"$ref\": \"other.json\"}}", "the $ref 'other.json' names no part of the schema"},
+    {"{\"json\": {\"$ref\": \"#/$defs/a\"}}", "the $ref '#/$defs/a' names no part"},
+    {"{\"json\": {\"$ref\": \"#/$defs/a\", \"$defs\": {\"a\": {\"$ref\": \"#/$defs/a\"}}}}",
+     "a $ref leads to itself"},
+    {"{\"json\": {\"oneOf\": [{\"type\": \"integer\"}, {\"type\": \"number\"}]}}", "the schemas of 'oneOf'"},
+    {"{\"json\": {\"oneOf\": [{\"minLength\": 2}, {\"type\": \"integer\"}]}}", "the schemas of 'oneOf'"},
+    {"{\"json\": false}", "no answer fits the grammar"},
+    {"{\"json\": {\"type\": \"string\", \"minLength\": 3, \"maxLength\": 2}}", "no answer fits the grammar"},
+    {"{\"json\": {\"type\": \"integer\", \"minimum\": 1e40}}", "no answer fits the grammar"},
+    {"{\"json\": {\"type\": \"number\", \"maximum\": -1e300}}", "no answer fits the grammar"},
+    {"{\"json\": {\"properties\": {\"a\": false}, \"required\": [\"a\"], \"type\": \"object\"}}",
+     "no answer fits the grammar"},
+    {"{\"json\": {\"type\": \"string\", \"maxLength\": 10000000}}", "the grammar takes more than"},
+    {"{\"json\": {\"type\": \"string\", \"pattern\": \"(a{1000}){1000}\"}}", "the grammar takes more than"},
+    {"{\"json\": {\"type\": \"string\", \"pattern\": \"x.{40}a.{14}b|y.*a.{20}\"}}",
+     "the grammar takes more than"},
+    {"{\"json\": {\"type\": \"array\", \"minItems\": 100000000}}", "the grammar takes more than"},
+    {"{\"json\": {\"type\": \"object\", \"maxProperties\": 100000000}}", "the grammar takes more than"},
+    {"{\"regex\": \"a(?=b)\"}", "this kind of group is not supported"},
+    {"{\"regex\": \"a\\\\b\"}", "this escape is not supported"},
+    {"{\"regex\": \"(a)\\\\1\"}", "this escape is not supported"},
+    {"{\"regex\": \"\\\\p{L}\"}", "this escape is not supported"},
+    {"{\"regex\": \"(a\"}", "a parenthesis has no end"},
+    {"{\"regex\": \"a)\"}", "a parenthesis has no begin"},
+    {"{\"regex\": \"[a\"}", "a class has no end"},
+    {"{\"regex\": \"*a\"}", "there is nothing to repeat"},
+    {"{\"regex\": \"a**\"}", "there is nothing to repeat"},
+    {"{\"regex\": \"a{3,2}\"}", "these counts are out of order"},
+    {"{\"regex\": \"a{x}\"}", "a count is missing"},
+    {"{\"regex\": \"a{1\"}", "a count has no end"},
+    {"{\"regex\": \"a{1000000}\"}", "a count above 100000"},
+    {"{\"regex\": \"[b-a]\"}", "this range is out of order"},
+    {"{\"regex\": \"\\\\x4\"}", "hexadecimal digits are missing"},
+    {"{\"regex\": \"\\\\ud800\"}", "a surrogate has no pair"},
+    {"{\"regex\": \"\\\\u{110000}\"}", "is no code point"},
+    {"{\"regex\": \"a\\\\\"}", "a backslash at the end"},
+    {"{\"grammar\": 1}", "a part of a grammar is an object"},
+    {"{\"text\": 1}", "a part of a grammar is an object"},
+    {"{\"choice\": []}", "no answer fits the grammar"},
+};
+
 static void test_refusals(void **state)
 {
-    static const struct {
-        const char *source, *message;
-    } cases[] = {
-        {"{\"json\": {\"not\": {}}}", "the keyword 'not'"},
-        {"{\"json\": {\"properties\": {\"a\": {\"patternProperties\": {}}}}}",
-         "the keyword 'patternProperties'"},
-        {"{\"json\": {\"$defs\": {\"a\": {\"if\": true}}}}", "the keyword 'if'"},
-        {"{\"json\": {\"uniqueItems\": true}}", "the keyword 'uniqueItems'"},
-        {"{\"json\": {\"contains\": true}}", "the keyword 'contains'"},
-        {"{\"json\": {\"propertyNames\": true}}", "the keyword 'propertyNames'"},
-        {"{\"json\": {\"dependentRequired\": {}}}", "the keyword 'dependentRequired'"},
-        {"{\"json\": {\"unevaluatedProperties\": false}}", "the keyword 'unevaluatedProperties'"},
-        {"{\"json\": {\"$anchor\": \"a\"}}", "the keyword '$anchor'"},
-        {"{\"json\": {\"$dynamicRef\": \"#a\"}}", "the keyword '$dynamicRef'"},
-        {"{\"json\": {\"nullable\": true}}", "the keyword 'nullable'"},
-        {"{\"json\": {\"format\": \"email\"}}", "the format 'email' is not supported"},
-        {"{\"json\": {\"multipleOf\": 0.1}}", "'multipleOf' must be an integer above 0"},
-        {"{\"json\": {\"type\": \"integer\", \"multipleOf\": 20000}}", "at most 10000"},
-        {"{\"json\": {\"allOf\": [{\"multipleOf\": 999999999989}, {\"multipleOf\": 999999999959}]}}",
-         "the common multiple of multipleOf is too large"},
-        {"{\"json\": {\"items\": {\"$id\": \"x\"}}}", "'$id' is supported at the root alone"},
-        {"{\"json\": {\"type\": \"float\"}}", "the value of the keyword 'type' must be"},
-        {"{\"json\": {\"minLength\": -1}}", "'minLength' must be an integer that is not negative"},
-        {"{\"json\": {\"required\": \"a\"}}", "'required' must be a list of texts"},
-        {"{\"json\": {\"properties\": []}}", "'properties' must be an object of schemas"},
-        {"{\"json\": {\"anyOf\": []}}", "'anyOf' must be a list of schemas"},
-        {"{\"json\": {\"enum\": []}}", "'enum' must be a list of values"},
-        {"{\"json\": {\"minimum\": \"1\"}}", "'minimum' must be a number"},
-        {"{\"json\": {\"pattern\": 1}}", "'pattern' must be a text"},
-        {"{\"json\": {\"items\": 3}}", "a schema must be an object, true or false"},
-        {"{\"json\": {\"$ref\": \"other.json\"}}", "the $ref 'other.json' names no part of the schema"},
-        {"{\"json\": {\"$ref\": \"#/$defs/a\"}}", "the $ref '#/$defs/a' names no part"},
-        {"{\"json\": {\"$ref\": \"#/$defs/a\", \"$defs\": {\"a\": {\"$ref\": \"#/$defs/a\"}}}}",
-         "a $ref leads to itself"},
-        {"{\"json\": {\"oneOf\": [{\"type\": \"integer\"}, {\"type\": \"number\"}]}}",
-         "the schemas of 'oneOf'"},
-        {"{\"json\": {\"oneOf\": [{\"minLength\": 2}, {\"type\": \"integer\"}]}}", "the schemas of 'oneOf'"},
-        {"{\"json\": false}", "no answer fits the grammar"},
-        {"{\"json\": {\"type\": \"string\", \"minLength\": 3, \"maxLength\": 2}}",
-         "no answer fits the grammar"},
-        {"{\"json\": {\"type\": \"integer\", \"minimum\": 1e40}}", "no answer fits the grammar"},
-        {"{\"json\": {\"type\": \"number\", \"maximum\": -1e300}}", "no answer fits the grammar"},
-        {"{\"json\": {\"properties\": {\"a\": false}, \"required\": [\"a\"], \"type\": \"object\"}}",
-         "no answer fits the grammar"},
-        {"{\"json\": {\"type\": \"string\", \"maxLength\": 10000000}}", "the grammar takes more than"},
-        {"{\"json\": {\"type\": \"string\", \"pattern\": \"(a{1000}){1000}\"}}",
-         "the grammar takes more than"},
-        {"{\"json\": {\"type\": \"string\", \"pattern\": \"x.{40}a.{14}b|y.*a.{20}\"}}",
-         "the grammar takes more than"},
-        {"{\"json\": {\"type\": \"array\", \"minItems\": 100000000}}", "the grammar takes more than"},
-        {"{\"json\": {\"type\": \"object\", \"maxProperties\": 100000000}}", "the grammar takes more than"},
-        {"{\"regex\": \"a(?=b)\"}", "this kind of group is not supported"},
-        {"{\"regex\": \"a\\\\b\"}", "this escape is not supported"},
-        {"{\"regex\": \"(a)\\\\1\"}", "this escape is not supported"},
-        {"{\"regex\": \"\\\\p{L}\"}", "this escape is not supported"},
-        {"{\"regex\": \"(a\"}", "a parenthesis has no end"},
-        {"{\"regex\": \"a)\"}", "a parenthesis has no begin"},
-        {"{\"regex\": \"[a\"}", "a class has no end"},
-        {"{\"regex\": \"*a\"}", "there is nothing to repeat"},
-        {"{\"regex\": \"a**\"}", "there is nothing to repeat"},
-        {"{\"regex\": \"a{3,2}\"}", "these counts are out of order"},
-        {"{\"regex\": \"a{x}\"}", "a count is missing"},
-        {"{\"regex\": \"a{1\"}", "a count has no end"},
-        {"{\"regex\": \"a{1000000}\"}", "a count above 100000"},
-        {"{\"regex\": \"[b-a]\"}", "this range is out of order"},
-        {"{\"regex\": \"\\\\x4\"}", "hexadecimal digits are missing"},
-        {"{\"regex\": \"\\\\ud800\"}", "a surrogate has no pair"},
-        {"{\"regex\": \"\\\\u{110000}\"}", "is no code point"},
-        {"{\"regex\": \"a\\\\\"}", "a backslash at the end"},
-        {"{\"grammar\": 1}", "a part of a grammar is an object"},
-        {"{\"text\": 1}", "a part of a grammar is an object"},
-        {"{\"choice\": []}", "no answer fits the grammar"},
-    };
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         struct tt_grammar *grammar = NULL;
-        tt_status status = tt_grammar_compile(tt_span_of(cases[i].source), vocabulary, &grammar);
-        if (status != TT_ERR_USAGE) fail_msg("%s: status %d", cases[i].source, (int)status);
-        if (strstr(tt_error_last()->message, cases[i].message) == NULL)
-            fail_msg("%s: %s", cases[i].source, tt_error_last()->message);
+        tt_status status = tt_grammar_compile(tt_span_of(refusals[i].source), vocabulary, &grammar);
+        if (status != TT_ERR_USAGE) fail_msg("%s: status %d", refusals[i].source, (int)status);
+        if (strstr(tt_error_last()->message, refusals[i].message) == NULL)
+            fail_msg("%s: %s", refusals[i].source, tt_error_last()->message);
     }
 }
 
