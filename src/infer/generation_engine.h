@@ -80,7 +80,7 @@ struct tt_generation_request {
 enum tt_generation_state {
     TT_GENERATION_WAITING,
     TT_GENERATION_RUNNING,
-    TT_GENERATION_ENDED, /* by an end token of the model or a stop id, which is not among the tokens, or by its grammar */
+    TT_GENERATION_ENDED,  /* by its grammar, or by an end token or stop id, which is not among the tokens */
     TT_GENERATION_LENGTH, /* max_new_tokens are there */
     TT_GENERATION_CANCELLED,
 };

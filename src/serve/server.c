@@ -391,7 +391,7 @@ static bool take_pending(struct tt_server *server)
     return !closes;
 }
 
-/* Of two clients the one whose turn it is has fewer answers running; of as many, its last one was begun earlier. */
+/* The client whose turn it is has fewer answers running; of as many, its last one was begun earlier. */
 static bool goes_before(const struct tt_serve_client *a, const struct tt_serve_client *b)
 {
     return a->running != b->running ? a->running < b->running : a->turn < b->turn;

@@ -1,5 +1,5 @@
-/* text/token_bytes.h: the bytes of tokens by each kind of decoder, that they add up to the decoded text, and decoders whose
- * tokens have no bytes of their own. */
+/* text/token_bytes.h: the bytes of tokens by each kind of decoder, that they add up to the decoded text, and decoders
+ * whose tokens have no bytes of their own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
