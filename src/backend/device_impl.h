@@ -8,6 +8,7 @@
 #include "backend/ops/attention.h"
 #include "backend/ops/center.h"
 #include "backend/ops/channels.h"
+#include "backend/ops/columns.h"
 #include "backend/ops/conv.h"
 #include "backend/ops/conv1d.h"
 #include "backend/ops/cross_entropy.h"

@@ -265,7 +265,8 @@ static tt_status make_run(struct loading *loading, const struct tt_piece *piece,
         return tt_fail(TT_ERR_INTERNAL, "parameter '%s' has neither a file nor an initial value",
                        param->name);
     tt_stream_mark(loading->stream, "filling in initial values"); /* long ones in host memory are no hang */
-    if (param->init == TT_INIT_ZERO) return tt_fill_zero(loading->stream, data, bytes);
+    if (param->init == TT_INIT_ZERO || param->init == TT_INIT_DERIVED)
+        return tt_fill_zero(loading->stream, data, bytes);
     if (param->init == TT_INIT_ONE) {
         const void *ones;
         TT_TRY(make_ones(loading, piece->dtype, &ones));

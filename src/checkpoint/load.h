@@ -33,7 +33,8 @@ struct tt_load_source {
  * loaded (checkpoint/unread.h). */
 TT_MUST_USE tt_status tt_load_check(const struct tt_model *model, const struct tt_load_source *source);
 
-/* Loads all units of one rank and waits until the values are in place; without communication. On the plan device it has
+/* Loads all units of one rank and waits until the values are in place; without communication. Values that follow
+ * from weights (TT_INIT_DERIVED) are 0 where no adapter has them. On the plan device it has
  * no effect. */
 TT_MUST_USE tt_status tt_load_units(const struct tt_model *model, struct tt_unit *const *units,
                                     struct tt_stream *stream, const struct tt_load_source *source);

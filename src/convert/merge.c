@@ -161,6 +161,7 @@ static tt_status add_lora(void *context, const struct tt_model_linear *linear)
     struct tt_merge_tensor *tensor = &merge->tensors[index];
     TT_TRY(find_in_adapter(merge, linear->lora_A->name, &tensor->lora_A));
     TT_TRY(find_in_adapter(merge, linear->lora_B->name, &tensor->lora_B));
+    if (linear->vector != NULL) TT_TRY(find_in_adapter(merge, linear->vector->name, &tensor->magnitude));
     tensor->scaling = linear->scaling;
     tensor->r = linear->r;
     tensor->experts = linear->experts;

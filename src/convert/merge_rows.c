@@ -215,6 +215,25 @@ static tt_status add_lora(struct work *work, struct hand *hand, const struct tt_
     return TT_OK;
 }
 
+/* Gives each row of the chunk its length, in fp64; a row of zeros stays. */
+static tt_status set_lengths(struct work *work, struct hand *hand, const struct tt_merge_tensor *tensor,
+                             const struct chunk *chunk, float *values)
+{
+    /* B is in the values already. */
+    float *lengths = reserve(&hand->b, (size_t)chunk->rows * sizeof *lengths);
+    if (lengths == NULL) return TT_ERR_MEMORY;
+    TT_TRY(tt_safetensors_read(work->merge->adapter, tensor->magnitude, chunk->first, chunk->rows, lengths,
+                               TT_F32));
+    for (int64_t row = 0; row < chunk->rows; row++) {
+        float *of = values + row * tensor->columns;
+        double squares = 0;
+        for (int64_t c = 0; c < tensor->columns; c++) squares += (double)of[c] * (double)of[c];
+        float factor = squares > 0 ? (float)((double)lengths[row] / sqrt(squares)) : 0.0f;
+        for (int64_t c = 0; c < tensor->columns; c++) of[c] *= factor;
+    }
+    return TT_OK;
+}
+
 /* Copies bytes of a section of the whole matrix to the same section of a matrix of some of its rows. */
 static tt_status read_section(struct work *work, const struct tt_quantized *whole,
                               struct tt_quant_section from, uint64_t first, struct tt_quant_section to,
@@ -367,6 +386,7 @@ static tt_status make_values(struct work *work, struct hand *hand, struct chunk 
     else
         memcpy(values, base, (size_t)count * sizeof *values);
     if (tensor->lora_A != NULL) TT_TRY(add_lora(work, hand, tensor, chunk, values));
+    if (tensor->magnitude != NULL) TT_TRY(set_lengths(work, hand, tensor, chunk, values));
     if (!tt_dtype_convert(*out, output->dtype, values, TT_F32, (size_t)count))
         return tt_fail(TT_ERR_INTERNAL, "'%s' cannot be written as %s", tensor->name,
                        tt_dtype_name(output->dtype));

@@ -226,7 +226,8 @@ tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source
     tt_status status = load_units(rank, *source);
     if (status == TT_OK) status = tt_rank_keep_reference(rank);
     TT_TRY(tt_comm_agree(rank->world, status));
-    return tt_shard_context_share(rank->shard);
+    TT_TRY(tt_shard_context_share(rank->shard));
+    return tt_rank_derive(rank, source);
 }
 
 void tt_rank_abandon(struct tt_rank *rank)

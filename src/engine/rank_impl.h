@@ -10,6 +10,10 @@ TT_MUST_USE tt_status tt_rank_create_units(const struct tt_rank_config *config, 
 TT_MUST_USE tt_status tt_rank_check_split(struct tt_rank *rank);
 /* Whether a matrix that one block alone reads, and that can come in parts, is in a unit of several blocks. */
 bool tt_rank_has_table_beside(const struct tt_model *model);
+/* rank_derived.c, for tt_rank_load: sets what no adapter has and follows from weights (TT_INIT_DERIVED), and
+ * folds it where nothing trains. Collective. */
+struct tt_load_source;
+TT_MUST_USE tt_status tt_rank_derive(struct tt_rank *rank, const struct tt_load_source *source);
 /* rank_tokens.c and rank_sums.c, for tt_rank_init: the buffers of a micro batch, of rotations, and of sums. */
 TT_MUST_USE tt_status tt_rank_tokens_init(const struct tt_rank_config *config, struct tt_rank *rank);
 void tt_rank_tokens_deinit(struct tt_rank *rank);

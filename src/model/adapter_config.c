@@ -53,7 +53,6 @@ static const struct {
     const char *key;
     const char *default_text; /* a string that is also the default, or NULL */
 } must_be_default[] = {
-    {"use_dora", NULL},
     {"lora_bias", NULL},
     {"use_qalora", NULL},
     {"use_bdlora", NULL},
@@ -77,6 +76,7 @@ static const char *const known_keys[] = {
     "lora_alpha",
     "lora_dropout",
     "use_rslora",
+    "use_dora",
     "init_lora_weights",
     "target_modules",
     "target_parameters",
@@ -234,6 +234,7 @@ tt_status tt_adapter_config_parse(const struct tt_json *json, struct tt_arena *a
     TT_TRY(tt_json_opt_double(json, json->root, "lora_alpha", &lora.alpha));
     TT_TRY(tt_json_opt_double(json, json->root, "lora_dropout", &lora.dropout));
     TT_TRY(tt_json_opt_bool(json, json->root, "use_rslora", &lora.use_rslora));
+    TT_TRY(tt_json_opt_bool(json, json->root, "use_dora", &lora.use_dora));
     TT_TRY(tt_json_opt_bool(json, json->root, "ensure_weight_tying", &lora.ensure_weight_tying));
     TT_TRY(read_bias(json, &lora));
     TT_TRY(read_task(json, &lora));

@@ -215,7 +215,7 @@ static tt_status set_json(struct tt_json_value *object, const char *key, const c
 static tt_status set_constants(struct tt_json_value *object, bool scores, const char *base_model)
 {
     static const char *const nulls[] = {"auto_mapping", "layer_replication", "megatron_config", "revision"};
-    static const char *const falses[] = {"fan_in_fan_out", "lora_bias", "use_dora"};
+    static const char *const falses[] = {"fan_in_fan_out", "lora_bias"};
     for (size_t i = 0; i < sizeof nulls / sizeof nulls[0]; i++)
         TT_TRY(set(object, nulls[i], tt_json_new_null()));
     for (size_t i = 0; i < sizeof falses / sizeof falses[0]; i++)
@@ -299,6 +299,7 @@ static tt_status set_lora(struct tt_json_value *object, const struct tt_model *m
     TT_TRY(set(object, "lora_alpha", number(lora->alpha)));
     TT_TRY(set(object, "lora_dropout", tt_json_new_real(lora->dropout)));
     TT_TRY(set(object, "use_rslora", tt_json_new_bool(lora->use_rslora)));
+    TT_TRY(set(object, "use_dora", tt_json_new_bool(lora->use_dora)));
     if (lora->ensure_weight_tying) TT_TRY(set(object, "ensure_weight_tying", tt_json_new_bool(true)));
     return set(object, "init_lora_weights",
                lora->gaussian_init ? tt_json_new_string("gaussian") : tt_json_new_bool(true));

@@ -37,14 +37,23 @@ static bool is_alone(const struct tt_param_sources *sources, const struct tt_par
     return true;
 }
 
-/* Experts have the rows of gate and up so, whose adapter is the inner one (model/build_experts.c). */
-static const char *name_of_B(const struct tt_param_source *source, struct tt_arena *arena)
+/* The rows of `suffix` of the same module, as those of the weight. Experts have the rows of gate and up so, whose adapter
+ * is the inner one (model/build_experts.c). */
+static tt_status add_rows(const struct tt_param_source *of, const char *suffix, bool vector,
+                          struct tt_arena *arena, struct tt_param_source *to)
 {
-    const char *param = source->param;
-    size_t bytes =
-        is_of_experts(source) ? (size_t)(strrchr(param, '.') - param) : strlen(param) - strlen(weight_end);
-    return tt_arena_printf(arena, "%.*s%s.lora_B.weight", (int)bytes, param,
-                           is_of_experts(source) ? ".base_layer" : "");
+    const char *param = of->param;
+    size_t module =
+        is_of_experts(of) ? (size_t)(strrchr(param, '.') - param) : strlen(param) - strlen(weight_end);
+    *to = *of;
+    to->vector = vector;
+    to->param = tt_arena_printf(arena, "%.*s%s.%s", (int)module, param,
+                                is_of_experts(of) ? ".base_layer" : "", suffix);
+    for (int p = 0; p < TT_SOURCE_PARTS_MAX && of->parts[p].tensor != NULL; p++) {
+        to->parts[p].tensor = to->param;
+        to->parts[p].transposed = false;
+    }
+    return to->param != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
 tt_status tt_adapter_sources(const struct tt_model_facts *facts, struct tt_arena *arena,
@@ -54,14 +63,9 @@ tt_status tt_adapter_sources(const struct tt_model_facts *facts, struct tt_arena
     *sources = (struct tt_param_sources){.path = NULL};
     for (const struct tt_param_source *of = facts->sources.rows; of->param != NULL; of++) {
         if (!is_dealt(of) || !is_alone(&facts->sources, of)) continue;
-        struct tt_param_source *to = &sources->rows[count++];
-        *to = *of;
-        to->param = name_of_B(of, arena);
-        for (int p = 0; p < TT_SOURCE_PARTS_MAX && of->parts[p].tensor != NULL; p++) {
-            to->parts[p].tensor = to->param;
-            to->parts[p].transposed = false;
-        }
-        if (to->param == NULL) return TT_ERR_MEMORY;
+        TT_TRY(add_rows(of, "lora_B.weight", false, arena, &sources->rows[count++]));
+        if (!is_of_experts(of))
+            TT_TRY(add_rows(of, "lora_magnitude_vector", true, arena, &sources->rows[count++]));
     }
     if (count == 0) return TT_OK;
     char *path = tt_adapter_key(facts->sources.path);

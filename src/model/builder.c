@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/number.h"
 #include "model/builder_impl.h"
+#include "nn/adapter_kind.h"
 
 void *tt_builder_take(struct tt_builder *builder, size_t bytes)
 {
@@ -140,6 +141,33 @@ tt_param *tt_builder_lora(struct tt_builder *builder, const struct tt_module *mo
     param->stored_dtype = TT_F32;
     param->reach = reach;
     return param;
+}
+
+/* The kind of adapter that the settings choose; NULL: LoRA. */
+static const struct tt_adapter_kind *adapter_kind(const struct tt_lora_config *lora)
+{
+#define KIND(name, setting)                                                                                  \
+    if (lora->setting) return &tt_adapter_##name;
+#include "nn/adapter_kinds.def"
+#undef KIND
+    (void)lora;
+    return NULL;
+}
+
+/* The parameter [out] that the kind has beside A and B: exact, because small changes of large values count. */
+static void build_vector(struct tt_builder *builder, const struct tt_module *module,
+                         const struct tt_adapter_kind *kind, struct tt_linear *linear)
+{
+    if (kind == NULL || kind->vector == NULL || builder->status != TT_OK) return;
+    tt_param *param = new_param(builder, module, kind->vector, 1, &linear->out);
+    if (param == NULL) return;
+    param->trainable = param->adapter = param->exact = true;
+    param->weight_decay = TT_DECAY_FULL;
+    param->stored_dtype = TT_F32;
+    param->reach = linear->lora_B->reach;
+    param->init = TT_INIT_DERIVED;
+    linear->vector = param;
+    linear->kind = kind;
 }
 
 /* PEFT: A is kaiming_uniform(a = sqrt(5)), which is uniform within 1 / sqrt(in), or normal with deviation 1 / r; B is
@@ -291,6 +319,10 @@ static void make_group(struct tt_builder *builder, const struct members *members
                                          linear->r, members->specs[i]->reach);
         tt_builder_lora_init(builder, linear->r, linear->lora_A, linear->lora_B);
     }
+    const struct tt_adapter_kind *kind = adapter_kind(&builder->model->options.lora);
+    if (tt_linear_group_r(group) > 0) group->kind = kind;
+    for (int i = 0; i < members->count; i++)
+        if (group->linears[i].r > 0) build_vector(builder, members->modules[i], kind, &group->linears[i]);
 }
 
 /* A router as its linear is built: adapted where rules have chosen its parameter. */

@@ -46,6 +46,14 @@ static tt_status refuse_parameter(const struct tt_module *module)
     return status;
 }
 
+static tt_status refuse_kind(void)
+{
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED, "several adapters at a time, and one of them has use_dora");
+    tt_hint("use that adapter alone, or merge it into the base model first (trimtab merge)");
+    return status;
+}
+
 /* Adds the modules and the larger ranks of an adapter beside the first one. */
 static tt_status add_adapter(struct tt_model *model, struct tt_lora_config *lora,
                              const struct tt_model_family *family, struct tt_module *scratch)
@@ -79,6 +87,9 @@ static tt_status add_adapters(struct tt_model *model, const struct tt_model_fami
     tt_status status = TT_OK;
     struct tt_model_options *options = &model->options;
     if (options->more_lora_count == 0) return TT_OK;
+    bool alone = options->lora.use_dora;
+    for (size_t i = 0; i < options->more_lora_count; i++) alone |= options->more_lora[i].use_dora;
+    if (alone) return refuse_kind();
     struct tt_module *scratch = tt_calloc(model->modules.count, sizeof *scratch);
     if (scratch == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < options->more_lora_count && status == TT_OK; i++) {

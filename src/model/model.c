@@ -96,10 +96,17 @@ bool tt_model_repeats_table(const struct tt_model *model, const tt_param *param)
     return model->facts.tie_word_embeddings && is_named(param, model->head_name);
 }
 
+size_t tt_model_adapter_part(const char *name)
+{
+    static const char *const ends[] = {".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (tt_ends_with(name, ends[i])) return strlen(ends[i]);
+    return 0;
+}
+
 const char *tt_model_source_name(const struct tt_model *model, const tt_param *param)
 {
-    if (tt_ends_with(param->name, ".lora_A.weight") || tt_ends_with(param->name, ".lora_B.weight"))
-        return NULL;
+    if (tt_model_adapter_part(param->name) > 0) return NULL;
     if (param->transposed_of != NULL) return NULL;
     bool table = is_named(param, model->embedding_name) || tt_model_repeats_table(model, param);
     if (!table) return param->name;
@@ -157,18 +164,16 @@ const char *tt_model_format_counts(const struct tt_model *model, char *text, siz
  * a module of experts have the module's. */
 static struct tt_span module_name(const char *param)
 {
-    static const char *const ends[] = {".base_layer.lora_A.weight",
-                                       ".base_layer.lora_B.weight",
-                                       ".lora_A.weight",
-                                       ".lora_B.weight",
-                                       ".weight",
-                                       ".bias"};
-    size_t bytes = strlen(param), first;
+    static const char *const ends[] = {".weight", ".bias"};
+    static const char inner[] = ".base_layer";
+    size_t bytes = strlen(param) - tt_model_adapter_part(param), inner_bytes = sizeof inner - 1, first;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        if (!tt_ends_with(param, ends[i])) continue;
+        if (!tt_ends_with(param, ends[i]) || bytes < strlen(param)) continue;
         bytes -= strlen(ends[i]);
         break;
     }
+    if (bytes > inner_bytes && memcmp(param + bytes - inner_bytes, inner, inner_bytes) == 0)
+        bytes -= inner_bytes;
     for (first = bytes; first > 0 && param[first - 1] != '.'; first--) {
     }
     return (struct tt_span){param + first, bytes - first};
@@ -245,6 +250,7 @@ static tt_status visit(void *context, const struct tt_linear *linear)
                                    .lora_B = linear->lora_B,
                                    .experts = linear->experts,
                                    .idle = idle_of(linear),
+                                   .vector = linear->vector,
                                    .r = linear->r,
                                    .scaling = linear->scaling};
     return visitor->visit(visitor->context, &seen);

@@ -135,6 +135,7 @@ struct tt_lora_config {
     double alpha;
     double dropout;
     bool use_rslora;
+    bool use_dora;                   /* the kind of adapter: nn/adapter_kinds.def */
     bool gaussian_init;              /* init_lora_weights "gaussian"; otherwise kaiming-uniform */
     const char *target_modules;      /* NULL; "all-linear"; a regular expression; or a JSON list as text */
     const char *target_parameters;   /* NULL or JSON list: parameters of experts */
@@ -261,9 +262,12 @@ tt_param *tt_model_find_param(const struct tt_model *model, const char *name);
 struct tt_span tt_model_extra_part(const struct tt_model *model, const char *name);
 /* The module with this path; NULL when there is none. */
 const struct tt_module *tt_model_find_module(const struct tt_model *model, const char *path);
+/* Bytes of ".lora_A.weight" and the like at the end of a parameter's name; 0: it is none of an adapter's matrices and
+ * vectors. */
+size_t tt_model_adapter_part(const char *name);
 /* The tensor of the model folder from which a base parameter is loaded: its own name, except for an lm_head.weight that
  * is separate from tied embeddings because modules_to_save trains one of the two, and for a tied table that the folder
- * has under the head's name. NULL for LoRA's A and B, and for transposed copies (tensor/param.h). */
+ * has under the head's name. NULL for those of an adapter, and for transposed copies (tensor/param.h). */
 const char *tt_model_source_name(const struct tt_model *model, const tt_param *param);
 /* The parameter is a head of its own, which begins with the values of the table that it is tied to in the folder. */
 bool tt_model_repeats_table(const struct tt_model *model, const tt_param *param);
@@ -279,9 +283,10 @@ const char *tt_model_format_counts(const struct tt_model *model, char *text, siz
  * the model has none. */
 TT_MUST_USE tt_status tt_model_describe_adapted(const struct tt_model *model, struct tt_str *text);
 
-/* A linear and its adapter. A tied head has the embedding's weight. Without LoRA r is 0, and A and B are NULL. */
+/* A linear and its adapter. A tied head has the embedding's weight. Without LoRA r is 0, and A and B are NULL; vector
+ * (DoRA's magnitudes) is NULL where the kind of adapter has none. */
 struct tt_model_linear {
-    const tt_param *weight, *lora_A, *lora_B;
+    const tt_param *weight, *lora_A, *lora_B, *vector;
     int64_t experts; /* 0: one matrix; else those of all experts, with adapters as in nn/expert_linear.h */
     int64_t idle;    /* elements that a token does not read, of experts that it does not have */
     int64_t r;

@@ -53,6 +53,9 @@ const struct tt_setting tt_lora_settings[] = {
     {.name = "use_rslora", .type = TT_SETTING_BOOL, FIELD(use_rslora), .default_text = "false",
      .changes = TT_CHANGES_RESULT, .of = "language", .needs = "use_peft",
      .help = "Scale by alpha / sqrt(r) instead of alpha / r."},
+    {.name = "use_dora", .type = TT_SETTING_BOOL, FIELD(use_dora), .default_text = "false",
+     .changes = TT_CHANGES_RESULT_IF_SET, .of = "language", .needs = "use_peft",
+     .help = "DoRA: the magnitude of each adapted weight's rows trains apart from their direction."},
     {.name = "ensure_weight_tying", .type = TT_SETTING_BOOL, FIELD(ensure_weight_tying), .default_text = "false",
      .changes = TT_CHANGES_RESULT_IF_SET, .of = "language", .needs = "use_peft+lora_modules_to_save",
      .help = "Where embeddings and head are one table, lora_modules_to_save with one of them trains that table for "

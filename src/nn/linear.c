@@ -8,6 +8,7 @@
 #include "backend/ops/gemm_dropout.h"
 #include "backend/ops/lora_gradients.h"
 #include "backend/ops/swiglu.h"
+#include "nn/adapter_kind.h"
 #include "nn/linear_parts.h"
 
 int64_t tt_linear_group_out(const struct tt_linear_group *group)
@@ -52,7 +53,7 @@ bool tt_linear_group_trains(const struct tt_linear_group *group)
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         if (trains(linear->weight) || trains(linear->bias)) return true;
-        if (trains(linear->lora_A) || trains(linear->lora_B)) return true;
+        if (trains(linear->lora_A) || trains(linear->lora_B) || trains(linear->vector)) return true;
     }
     return false;
 }
@@ -76,6 +77,7 @@ tt_status tt_linear_push_h(const struct tt_linear_group *group, const struct tt_
     int64_t r = tt_linear_group_r(group);
     *h_TR = (tt_tensor){0};
     if (r == 0) return TT_OK;
+    if (group->kind != NULL) return group->kind->push(group, pass, rows, h_TR);
     return tt_workspace_2d(pass->lent.workspace, "LoRA h", pass->in.compute_dtype, rows, r, h_TR);
 }
 
@@ -95,15 +97,21 @@ static tt_status multiply(const struct tt_pass *pass, tt_tensor a, bool trans_a,
     return tt_gemm(pass->lent.stream, &args);
 }
 
-static double active_dropout(const struct tt_linear *linear, const struct tt_pass *pass)
+double tt_linear_active_dropout(const struct tt_linear *linear, const struct tt_pass *pass)
 {
     return pass->in.training && linear->r > 0 ? linear->dropout : 0.0;
+}
+
+/* NULL: LoRA as it is, or no adapter in this pass. */
+static const struct tt_adapter_kind *active_kind(const struct tt_linear_call *call)
+{
+    return call->pass->in.adapters_off ? NULL : call->group->kind;
 }
 
 static bool any_dropout(const struct tt_linear_group *group, const struct tt_pass *pass)
 {
     for (int i = 0; i < group->count; i++) {
-        if (active_dropout(&group->linears[i], pass) > 0) return true;
+        if (tt_linear_active_dropout(&group->linears[i], pass) > 0) return true;
     }
     return false;
 }
@@ -123,7 +131,7 @@ static struct tt_dropout_parts dropout_parts(const struct tt_linear_call *call, 
                 .first_h = first,
                 .scaling = linear->scaling,
                 .rng = tt_rng_derive(call->pass->in.dropout_rng, linear->lora_A->name),
-                .p = active_dropout(linear, call->pass),
+                .p = tt_linear_active_dropout(linear, call->pass),
                 .da_RK = linear->lora_A->grad};
         }
         first += linear->r;
@@ -224,15 +232,13 @@ static bool is_one_product(const struct tt_linear_group *group, const struct tt_
     return tt_linear_is_one_part(group, pass, TT_LINEAR_FORWARD) && !has_bias(group);
 }
 
-/* y = x W^T + h B^T (+ residual) + bias, then rotated unless `rotation` is NULL */
-static tt_status up(const struct tt_linear_call *call, tt_tensor residual_TO,
-                    const struct tt_rotation *rotation, tt_tensor y_TO)
+tt_status tt_linear_products(const struct tt_linear_call *call, tt_tensor residual_TO,
+                             const struct tt_rotation *rotation, tt_tensor y_TO)
 {
     const struct tt_linear_group *group = call->group;
     const struct tt_pass *pass = call->pass;
     struct tt_linear_part part, *before = NULL;
     tt_tensor rounded_TI;
-    bool rotates_along = rotation != NULL && is_one_product(group, pass);
     size_t start = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(tt_linear_round_x(call, &rounded_TI));
     while (tt_linear_has_part(group, before)) {
@@ -247,20 +253,37 @@ static tt_status up(const struct tt_linear_call *call, tt_tensor residual_TO,
             .addend_MN = residual_TO,
             .y_MN = tt_tensor_cols(y_TO, part.first_out, part.out),
         };
-        if (rotates_along) args.rotation = *rotation;
+        if (rotation != NULL) args.rotation = *rotation;
         TT_TRY(tt_gemm_lora(pass->lent.stream, &args));
         tt_workspace_release(pass->lent.workspace, mark);
         before = &part;
     }
     tt_workspace_release(pass->lent.workspace, start);
-    TT_TRY(add_biases(group, pass, y_TO));
+    return TT_OK;
+}
+
+/* y = x W^T + h B^T (+ residual) + bias, or what the kind of adapter makes of it, then rotated unless `rotation` is
+ * NULL */
+static tt_status up(const struct tt_linear_call *call, tt_tensor residual_TO,
+                    const struct tt_rotation *rotation, tt_tensor y_TO)
+{
+    const struct tt_pass *pass = call->pass;
+    const struct tt_adapter_kind *kind = active_kind(call);
+    bool rotates_along = rotation != NULL && kind == NULL && is_one_product(call->group, pass);
+    if (kind != NULL)
+        TT_TRY(kind->forward(call, residual_TO, y_TO));
+    else
+        TT_TRY(tt_linear_products(call, residual_TO, rotates_along ? rotation : NULL, y_TO));
+    if (tt_tensor_is_empty(y_TO)) return TT_OK;
+    TT_TRY(add_biases(call->group, pass, y_TO));
     return rotation == NULL || rotates_along ? TT_OK : rotate(pass, rotation, y_TO);
 }
 
 tt_status tt_linear_forward(const struct tt_linear_call *call, tt_tensor y_TO)
 {
     TT_TRY(lora_down(call));
-    return tt_tensor_is_empty(y_TO) ? TT_OK : up(call, (tt_tensor){0}, NULL, y_TO);
+    if (tt_tensor_is_empty(y_TO) && active_kind(call) == NULL) return TT_OK;
+    return up(call, (tt_tensor){0}, NULL, y_TO);
 }
 
 tt_status tt_linear_forward_add(const struct tt_linear_call *call, tt_tensor residual_TO, tt_tensor y_TO)
@@ -305,7 +328,8 @@ tt_status tt_linear_forward_swiglu(const struct tt_linear_call *call, const stru
 {
     int64_t ffn = swiglu->act_TF.dims[1];
     TT_TRY(lora_down(call));
-    if (is_one_product(call->group, call->pass)) return up_with_swiglu(call, swiglu);
+    if (active_kind(call) == NULL && is_one_product(call->group, call->pass))
+        return up_with_swiglu(call, swiglu);
     TT_TRY(up(call, (tt_tensor){0}, NULL, swiglu->gate_up_TF2));
     struct tt_swiglu_forward_args args = {.activation = swiglu->activation,
                                           .gate_TF = tt_tensor_cols(swiglu->gate_up_TF2, 0, ffn),
@@ -332,8 +356,7 @@ static tt_status add_through_dropout(const struct tt_linear_call *call, tt_tenso
     return TT_OK;
 }
 
-/* dh = s dy B, and dB += dy^T h where B is trained. */
-static tt_status backward_through_b(const struct tt_linear_call *call, tt_tensor dy_TO, tt_tensor dh_TR)
+tt_status tt_linear_through_b(const struct tt_linear_call *call, tt_tensor dy_TO, tt_tensor dh_TR)
 {
     const struct tt_linear_group *group = call->group;
     struct tt_lora_gradients_args args = {.dy_MN = dy_TO, .h_MR = call->h_TR, .dh_MR = dh_TR};
@@ -355,14 +378,11 @@ static tt_status backward_through_b(const struct tt_linear_call *call, tt_tensor
     return args.count > 0 ? tt_lora_gradients(call->pass->lent.stream, &args) : TT_OK;
 }
 
-tt_status tt_linear_backward_input(const struct tt_linear_call *call, tt_tensor dy_TO, tt_tensor dh_TR,
-                                   tt_tensor dx_TI)
+tt_status tt_linear_products_back(const struct tt_linear_call *call, tt_tensor dy_TO, tt_tensor dh_TR,
+                                  tt_tensor dx_TI)
 {
     const struct tt_linear_group *group = call->group;
     const struct tt_pass *pass = call->pass;
-    bool dropout = any_dropout(group, pass);
-    TT_TRY(backward_through_b(call, dy_TO, dh_TR));
-    if (tt_tensor_is_empty(dx_TI)) return TT_OK;
     struct tt_linear_part part, *before = NULL;
     while (tt_linear_has_part(group, before)) {
         size_t mark = tt_workspace_mark(pass->lent.workspace);
@@ -374,11 +394,22 @@ tt_status tt_linear_backward_input(const struct tt_linear_call *call, tt_tensor 
             .addend_MN = before != NULL ? dx_TI : (tt_tensor){0},
             .y_MN = dx_TI,
         };
-        if (!dropout) args.low = tt_linear_low_down(group, &part, dh_TR);
+        if (!tt_tensor_is_empty(dh_TR)) args.low = tt_linear_low_down(group, &part, dh_TR);
         TT_TRY(tt_gemm_lora(pass->lent.stream, &args));
         tt_workspace_release(pass->lent.workspace, mark);
         before = &part;
     }
+    return TT_OK;
+}
+
+tt_status tt_linear_backward_input(const struct tt_linear_call *call, tt_tensor dy_TO, tt_tensor dh_TR,
+                                   tt_tensor dx_TI)
+{
+    bool dropout = any_dropout(call->group, call->pass);
+    if (call->group->kind != NULL) return call->group->kind->backward_input(call, dy_TO, dh_TR, dx_TI);
+    TT_TRY(tt_linear_through_b(call, dy_TO, dh_TR));
+    if (tt_tensor_is_empty(dx_TI)) return TT_OK;
+    TT_TRY(tt_linear_products_back(call, dy_TO, dropout ? (tt_tensor){0} : dh_TR, dx_TI));
     return dropout ? add_through_dropout(call, dh_TR, dx_TI) : TT_OK;
 }
 
@@ -389,7 +420,7 @@ static tt_status backward_with_swiglu(const struct tt_linear_call *call, tt_tens
     const struct tt_pass *pass = call->pass;
     struct tt_linear_part part;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
-    TT_TRY(backward_through_b(call, dy_TO, dh_TR));
+    TT_TRY(tt_linear_through_b(call, dy_TO, dh_TR));
     TT_TRY(tt_linear_next_part(call->group, pass, TT_LINEAR_BACKWARD, dy_TO.dims[0], call->quantized, NULL,
                                &part));
     struct tt_gemm_swiglu_backward_args args = {.activation = swiglu->activation,
@@ -412,7 +443,8 @@ tt_status tt_linear_backward_swiglu(const struct tt_linear_call *call, tt_tensor
 {
     int64_t ffn = swiglu->act_TF.dims[1];
     assert(call->group->count == 1);
-    if (!any_dropout(call->group, call->pass)) return backward_with_swiglu(call, dy_TO, dh_TR, swiglu);
+    if (call->group->kind == NULL && !any_dropout(call->group, call->pass))
+        return backward_with_swiglu(call, dy_TO, dh_TR, swiglu);
     TT_TRY(tt_linear_backward_input(call, dy_TO, dh_TR, swiglu->act_TF));
     struct tt_swiglu_backward_args args = {.activation = swiglu->activation, .dh_TF = swiglu->act_TF};
     if (swiglu->gate_up_TF2.data != NULL) {

@@ -17,6 +17,8 @@
 #include "backend/ops/gemm_fused.h"
 #include "nn/block.h"
 
+struct tt_adapter_kind; /* nn/adapter_kind.h */
+
 /* How a product reads the weight. Forward: all but TRANSPOSED. Gradient of the input: DECODED, CODED, TRANSPOSED. */
 enum tt_product_kind {
     TT_PRODUCT_DECODED, /* as it is, or decoded into scratch */
@@ -41,6 +43,8 @@ struct tt_linear {
     struct tt_quant_layout recoded_layout, transposed_layout;
     tt_param *bias; /* NULL: none */
     tt_param *lora_A, *lora_B;
+    tt_param *vector;                   /* [out], of the adapter's kind; NULL: none */
+    const struct tt_adapter_kind *kind; /* of the group */
     int64_t in, out, r;
     /* 0; else this only shows a linear of experts (nn/expert_linear.h), of which a token has `slots`, to a visitor */
     int64_t experts, slots;
@@ -54,6 +58,7 @@ struct tt_linear {
 struct tt_linear_group {
     struct tt_linear *linears; /* [count], the same `in`; lent. At most TT_LOW_RANK_PARTS have LoRA */
     int count;
+    const struct tt_adapter_kind *kind; /* NULL: LoRA, or no adapter */
 };
 
 int64_t tt_linear_group_out(const struct tt_linear_group *group); /* O: columns of y */
@@ -67,7 +72,8 @@ TT_MUST_USE tt_status tt_linear_group_visit(const struct tt_linear_group *group,
 bool tt_linear_group_trains(const struct tt_linear_group *group);
 /* True if tt_linear_backward_params reads x. */
 bool tt_linear_group_needs_x(const struct tt_linear_group *group);
-/* Pushes h_TR (or dh_TR) of `rows` rows in the compute type; empty when R is 0. */
+/* Pushes h_TR (or dh_TR) of `rows` rows in the compute type; empty when R is 0. With a kind of adapter that keeps
+ * more they are columns of wider rows. */
 TT_MUST_USE tt_status tt_linear_push_h(const struct tt_linear_group *group, const struct tt_pass *pass,
                                        int64_t rows, tt_tensor *h_TR);
 

@@ -83,6 +83,7 @@ tt_status tt_linear_push_quantized(const struct tt_pass *pass, int64_t rows, int
 
 bool tt_linear_takes_quantized(const struct tt_linear_group *group, enum tt_linear_way way)
 {
+    if (way == TT_LINEAR_BACKWARD && group->kind != NULL) return false;
     for (int i = 0; i < group->count; i++)
         if (!is_coded(&group->linears[i], way)) return false;
     return group->count <= TT_MATRIX_PARTS;

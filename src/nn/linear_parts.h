@@ -30,6 +30,18 @@ TT_MUST_USE tt_status tt_linear_next_part(const struct tt_linear_group *group, c
 bool tt_linear_is_one_part(const struct tt_linear_group *group, const struct tt_pass *pass,
                            enum tt_linear_way way);
 
+/* y = x W^T + h B^T (+ residual), also rotated unless `rotation` is NULL: then one product computes all of y. */
+TT_MUST_USE tt_status tt_linear_products(const struct tt_linear_call *call, tt_tensor residual_TO,
+                                         const struct tt_rotation *rotation, tt_tensor y_TO);
+/* dx = dy W, plus dh A unless dh is empty. */
+TT_MUST_USE tt_status tt_linear_products_back(const struct tt_linear_call *call, tt_tensor dy_TO,
+                                              tt_tensor dh_TR, tt_tensor dx_TI);
+/* dh = s dy B, and dB += dy^T h where B is trained. */
+TT_MUST_USE tt_status tt_linear_through_b(const struct tt_linear_call *call, tt_tensor dy_TO,
+                                          tt_tensor dh_TR);
+/* The dropout of the linear's adapter in this pass. */
+double tt_linear_active_dropout(const struct tt_linear *linear, const struct tt_pass *pass);
+
 /* Whether the forward product reads x rounded. */
 bool tt_linear_rounds_x(const struct tt_linear *linear);
 /* The x that such products read: pushed and computed where the group has one, else x itself. */

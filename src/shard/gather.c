@@ -61,11 +61,38 @@ static char *trainable_values(struct tt_unit *unit)
     return slot == &unit->own_trainable ? slot->data : slot->data + unit->frozen_bytes;
 }
 
+/* The trainable values in fp32: the masters where they are whole, else those that are lent, or behind them. */
+static char *exact_values(struct tt_unit *unit)
+{
+    char *values = trainable_values(unit);
+    size_t element = tt_dtype_bytes(unit->context->config.compute_dtype);
+    if (unit->context->resident) return tt_buffer_at(unit->master, 0);
+    if (!unit->exact) return values;
+    return values == NULL ? NULL : values + (size_t)unit->trainable_count * element;
+}
+
+/* Gathers the masters of all ranks, then converts them to the compute type. */
+static tt_status fill_exact(struct tt_unit *unit)
+{
+    struct tt_shard_context *context = unit->context;
+    const struct tt_shard_config *config = &context->config;
+    size_t slice_bytes = (size_t)unit->slice_count * sizeof(float);
+    char *whole = exact_values(unit), *own = whole + (size_t)context->rank * slice_bytes;
+    TT_TRY(tt_copy_on_device(context->comm_stream, own, tt_buffer_data(unit->master), slice_bytes));
+    TT_TRY(tt_comm_all_gather(config->shard_comm, context->comm_stream, own, whole, slice_bytes));
+    struct tt_cast_args cast = {
+        .x = tt_tensor_1d(whole, TT_F32, unit->trainable_count),
+        .y = tt_tensor_1d(trainable_values(unit), config->compute_dtype, unit->trainable_count),
+    };
+    return tt_cast(context->comm_stream, &cast);
+}
+
 /* Converts this rank's masters to the compute type, then gathers those of all ranks. */
 static tt_status fill_trainable(struct tt_unit *unit)
 {
     struct tt_shard_context *context = unit->context;
     const struct tt_shard_config *config = &context->config;
+    if (tt_unit_gathers_exact(unit)) return fill_exact(unit);
     size_t slice_bytes = (size_t)unit->slice_count * tt_dtype_bytes(config->compute_dtype);
     char *values = trainable_values(unit), *own = values + (size_t)context->rank * slice_bytes;
     struct tt_cast_args cast = {
@@ -204,7 +231,7 @@ static void lend(struct tt_unit *unit)
 {
     const struct tt_shard_context *context = unit->context;
     void *frozen = context->at_hand ? tt_buffer_at(unit->frozen_shard, 0) : unit->slot->data;
-    void *trainable = trainable_values(unit);
+    void *trainable = trainable_values(unit), *exact = exact_values(unit);
     float *gradient = context->resident             ? tt_buffer_at(unit->gradient, 0)
                       : unit->gradient_slot != NULL ? unit->gradient_slot->data
                                                     : NULL;
@@ -216,8 +243,10 @@ static void lend(struct tt_unit *unit)
             param->value = view(param, offset_of(frozen, member->offset), member->dtype, member->rows);
             continue;
         }
-        param->value = view(param, offset_of(trainable, member->offset * tt_dtype_bytes(member->dtype)),
-                            member->dtype, 0);
+        param->value =
+            view(param,
+                 offset_of(param->exact ? exact : trainable, member->offset * tt_dtype_bytes(member->dtype)),
+                 member->dtype, 0);
         param->grad = view(param, offset_of(gradient, member->offset * sizeof(float)), TT_F32, 0);
     }
 }

@@ -42,7 +42,8 @@ static tt_status describe_member(struct tt_unit *unit, tt_param *param, struct r
     member->param = param;
     /* There are no masters without training: the values are stored in the type in which they are lent. */
     member->trains = param->trainable && config->train;
-    member->dtype = param->trainable ? config->compute_dtype : param->stored_dtype;
+    member->dtype = param->trainable && !param->exact ? config->compute_dtype : param->stored_dtype;
+    unit->exact |= member->trains && param->exact && config->compute_dtype != TT_F32;
     if (tt_dtype_bytes(member->dtype) == 0 || param->rank < 0 || param->rank > TT_RANK_MAX)
         return tt_fail(TT_ERR_INTERNAL, "parameter '%s' has no stored type or a bad rank", param->name);
     bool fits = count_elements(param, &member->count);

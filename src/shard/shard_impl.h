@@ -114,6 +114,7 @@ struct tt_unit {
     struct gather_slot own_slot; /* of a unit that stays whole, or beside parts: the unit */
     /* trainable values in the compute type, where they have memory of their own */
     struct gather_slot own_trainable;
+    bool exact;                        /* some trainable values are lent in fp32, others not */
     bool small;                        /* the trainable part is small beside the frozen part */
     const void **peer_shards;          /* [world_size]: frozen shards of the other ranks; NULL: unknown */
     struct gradient_slot own_gradient; /* more than one user, or small: sums the gradients of all users */
@@ -141,6 +142,8 @@ TT_MUST_USE tt_status tt_unit_lay_out(struct tt_unit *unit, tt_param *const *par
 void tt_unit_set_piece_data(struct tt_unit *unit);
 
 size_t tt_unit_gathered_bytes(const struct tt_unit *unit); /* bytes of a slot for the whole unit */
+/* Whether gathers bring the trainable values in fp32 too. */
+bool tt_unit_gathers_exact(const struct tt_unit *unit);
 
 TT_MUST_USE tt_status tt_shard_buffer_create(struct tt_shard_context *context, size_t bytes,
                                              enum tt_purpose purpose,

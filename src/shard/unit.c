@@ -1,11 +1,21 @@
 #include "base/alloc.h"
 #include "shard/shard_impl.h"
 
+bool tt_unit_gathers_exact(const struct tt_unit *unit)
+{
+    return unit->exact && !unit->context->resident;
+}
+
+/* The whole unit's, as it is lent. */
+static size_t trainable_bytes(const struct tt_unit *unit)
+{
+    size_t element = tt_dtype_bytes(unit->context->config.compute_dtype);
+    return (size_t)unit->trainable_count * (element + (tt_unit_gathers_exact(unit) ? sizeof(float) : 0));
+}
+
 size_t tt_unit_gathered_bytes(const struct tt_unit *unit)
 {
-    if (has_slot(&unit->own_trainable)) return unit->frozen_bytes;
-    return unit->frozen_bytes +
-           (size_t)unit->trainable_count * tt_dtype_bytes(unit->context->config.compute_dtype);
+    return unit->frozen_bytes + (has_slot(&unit->own_trainable) ? 0 : trainable_bytes(unit));
 }
 
 /* Small trainable segments, such as LoRA's, are gathered once a step and stay gathered, and their gradients are summed
@@ -44,10 +54,8 @@ static tt_status create_memory(struct tt_unit *unit, bool beside_parts, bool is_
     TT_TRY(tt_shard_buffer_create(context, slice_bytes, TT_PURPOSE_GRADIENTS, &unit->gradient));
     TT_TRY(tt_event_create(context->config.device, &unit->written));
     tt_unit_set_piece_data(unit);
-    if (keeps_trainable(unit)) {
-        size_t bytes = (size_t)unit->trainable_count * tt_dtype_bytes(context->config.compute_dtype);
-        TT_TRY(tt_gather_slot_init(context, bytes, &unit->own_trainable));
-    }
+    if (keeps_trainable(unit))
+        TT_TRY(tt_gather_slot_init(context, trainable_bytes(unit), &unit->own_trainable));
     if (stays_whole(unit, is_part) || (beside_parts && !context->at_hand))
         TT_TRY(tt_gather_slot_init(context, tt_unit_gathered_bytes(unit), &unit->own_slot));
     if (!context->resident && (unit->user_count > 1 || unit->small))

@@ -18,6 +18,7 @@ enum tt_init_kind {
     TT_INIT_NORMAL,   /* mean 0, deviation `init_scale` */
     TT_INIT_UNIFORM,  /* [-init_scale, init_scale) */
     TT_INIT_CONSTANT, /* init_scale */
+    TT_INIT_DERIVED, /* by the kind of its linear's adapter, of weights that are in place (nn/adapter_kind.h) */
 };
 
 /* How the loss reaches a parameter. */
@@ -55,6 +56,10 @@ typedef struct tt_param {
     int rank;
     int64_t dims[TT_RANK_MAX];
     bool trainable;
+    bool exact; /* lent in fp32 whatever the compute type is */
+    /* TT_INIT_DERIVED: the value is the factor that follows from the file's and from frozen weights, so that passes
+     * need not compute it; set after loading where nothing trains */
+    bool folded;
     enum tt_decay weight_decay;
     enum tt_param_place place;
     double lr_scale; /* trainable: its learning rate over the run's; 1 unless a group says otherwise */

@@ -52,9 +52,9 @@ expect 2 "hint: sequence_len is a key of axolotl; here: max_length" train --conf
 expect 2 "hint: lora_target is a key of LLaMA-Factory; here: lora_target_modules; all is all-linear here" \
     train --lora_target all
 # Every wrong setting of a call in one error: of its files, of its flags, of any kind.
-printf 'use_dora: true\nlearning_rate: fast\nmicro_batch_size: 2\nlearning_rat: 1\n' >four.yaml
+printf 'use_qalora: true\nlearning_rate: fast\nmicro_batch_size: 2\nlearning_rat: 1\n' >four.yaml
 expect 2 'error: 6 errors in the settings:' train --config four.yaml --packing maybe --max_prompt_length 512
-for line in "four.yaml line 1: 'use_dora' supports only: false; not 'true': DoRA is not supported" \
+for line in "four.yaml line 1: 'use_qalora' supports only: false; not 'true': QA-LoRA is not supported" \
     "four.yaml line 2: 'learning_rate' takes a number, not 'fast'" \
     "four.yaml line 3: there is no setting 'micro_batch_size': micro_batch_size is a key of axolotl; here: per_device_train_batch_size" \
     "four.yaml line 4: there is no setting 'learning_rat': did you mean 'learning_rate'?" \

@@ -394,7 +394,7 @@ static void contradictions_are_found(void **state)
         {"model_init_kwargs: {dtype: bfloat16}\ndtype: float32\n", TT_ERR_USAGE,
          "dtype is bfloat16, and dtype is float32"},
         {"neftune_noise_alpha: -1\n", TT_ERR_USAGE, "'neftune_noise_alpha'"},
-        {"use_dora: true\n", TT_ERR_UNSUPPORTED, "'use_dora'"},
+        {"use_qalora: true\n", TT_ERR_UNSUPPORTED, "'use_qalora'"},
         {"load_in_4bit: true\nload_in_8bit: true\n", TT_ERR_USAGE, "are both on"},
         {"load_in_4bit: true\nbnb_4bit_compute_dtype: float32\n", TT_ERR_USAGE,
          "the run computes in bfloat16"},

@@ -17,9 +17,9 @@ expect 3 "the tensors of the adapter do not match this qwen2 model" "${ask[@]}" 
     --adapter_name_or_path other
 expect 3 "was the adapter made for another base model" "${ask[@]}" --model_name_or_path model \
     --adapter_name_or_path other
-cp -r adapter dora && sed -i 's/"use_dora": false/"use_dora": true/' dora/adapter_config.json
-expect 2 "'use_dora' is not at its default" "${ask[@]}" --model_name_or_path model --adapter_name_or_path dora
-expect 2 "merge_and_unload() makes one model" "${ask[@]}" --model_name_or_path model --adapter_name_or_path dora
+cp -r adapter biased && sed -i 's/"lora_bias": false/"lora_bias": true/' biased/adapter_config.json
+expect 2 "'lora_bias' is not at its default" "${ask[@]}" --model_name_or_path model --adapter_name_or_path biased
+expect 2 "merge_and_unload() makes one model" "${ask[@]}" --model_name_or_path model --adapter_name_or_path biased
 
 # A download without its large files, and a folder without the fast tokenizer.
 cp -r model pointers && printf "$pointer" >pointers/tokenizer.json

@@ -47,28 +47,30 @@ static tt_tensor view(const tt_param *param, void *data, tt_dtype dtype)
 
 static void place_block(struct tt_model_runner *runner, struct tt_block *block)
 {
-    size_t frozen = 0, trainable = 0;
+    size_t frozen = 0, trainable = 0, exact = 0;
     tt_dtype dtype = runner->model->options.compute_dtype;
     for (size_t i = 0; i < block->param_count; i++) {
         const tt_param *param = block->params[i];
         if (param->trainable) {
             trainable += (size_t)tt_param_count(param);
+            exact += param->exact ? (size_t)tt_param_count(param) : 0;
         } else {
             frozen +=
                 ((size_t)tt_param_stored_count(param) * tt_dtype_bytes(param->stored_dtype) + 63) / 64 * 64;
         }
     }
     char *frozen_at = new_buffer(runner, frozen),
-         *value_at = new_buffer(runner, trainable * tt_dtype_bytes(dtype));
+         *value_at = new_buffer(runner, (trainable - exact) * tt_dtype_bytes(dtype)),
+         *exact_at = new_buffer(runner, exact * sizeof(float));
     float *grad_at = new_buffer(runner, trainable * sizeof(float));
     for (size_t i = 0; i < block->param_count; i++) {
         tt_param *param = block->params[i];
         size_t count = (size_t)tt_param_stored_count(param);
         if (!tt_tensor_is_empty(param->value)) continue; /* tied: the embedding has allocated it */
         if (param->trainable) {
-            param->value = view(param, value_at, dtype);
+            param->value = param->exact ? view(param, exact_at, TT_F32) : view(param, value_at, dtype);
             param->grad = view(param, grad_at, TT_F32);
-            value_at += count * tt_dtype_bytes(dtype);
+            *(param->exact ? &exact_at : &value_at) += tt_tensor_bytes(param->value);
             grad_at += count;
         } else {
             param->value = view(param, frozen_at, param->stored_dtype);

@@ -79,6 +79,8 @@ void test_unit_make_params(struct test_unit *unit, uint64_t seed)
         param->name = unit->names[i];
         param->stored_dtype = dtypes[tt_rng_below(rng, at++, 8)];
         param->trainable = only < 2 ? only == 0 : tt_rng_below(rng, at++, 2) == 0;
+        param->exact = param->trainable && tt_rng_below(rng, at++, 4) == 0;
+        if (param->exact) param->stored_dtype = TT_F32;
         int rank = (int)tt_rng_below(rng, at++, TT_RANK_MAX + 1);
         while (param->rank < rank) {
             int64_t extent = extents[tt_rng_below(rng, at++, 10)];
@@ -155,7 +157,7 @@ tt_status test_unit_check_lent(const struct test_shard_world *world, const struc
 {
     for (size_t i = 0; i < unit->param_count; i++) {
         const tt_param *param = &unit->params[i];
-        tt_dtype dtype = param->trainable ? world->how.compute_dtype : param->stored_dtype;
+        tt_dtype dtype = param->trainable && !param->exact ? world->how.compute_dtype : param->stored_dtype;
         size_t element = tt_dtype_bytes(dtype);
         TT_TRY(check_view(param, param->value, dtype));
         for (int64_t k = 0; k < tt_param_count(param); k++) {

@@ -280,6 +280,21 @@ static tt_status plan_bias_backward(struct tt_stream *stream, const struct tt_bi
     return moves(stream, size(args->dy_TN));
 }
 
+static tt_status plan_row_norms(struct tt_stream *stream, const struct tt_row_norms_args *args)
+{
+    return moves(stream, size(args->w_NK));
+}
+
+static tt_status plan_scale_columns(struct tt_stream *stream, const struct tt_scale_columns_args *args)
+{
+    return moves(stream, size(args->x_TN) + size(args->addend_TN) + size(args->y_TN));
+}
+
+static tt_status plan_column_dots(struct tt_stream *stream, const struct tt_column_dots_args *args)
+{
+    return moves(stream, size(args->x_TN) + size(args->g_TN));
+}
+
 static tt_status plan_rope(struct tt_stream *stream, const struct tt_rope_args *args)
 {
     double codes = rounding(stream, args->rows_TC, args->codes_TC);

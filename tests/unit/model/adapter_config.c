@@ -76,7 +76,7 @@ static void unsupported_values_are_refused(void **state)
         {"{}", TT_ERR_DATA},
         {"{\"peft_type\": \"IA3\"}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"r\": \"eight\"}", TT_ERR_DATA},
-        {"{\"peft_type\": \"LORA\", \"use_dora\": true}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"use_dora\": \"yes\"}", TT_ERR_DATA},
         {"{\"peft_type\": \"LORA\", \"bias\": \"some\"}", TT_ERR_DATA},
         {"{\"peft_type\": \"LORA\", \"lora_bias\": true}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"layer_replication\": [[0, 2]]}", TT_ERR_UNSUPPORTED},

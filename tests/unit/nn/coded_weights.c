@@ -93,7 +93,7 @@ static struct fixture *make(int members, struct tt_quant_format format, int plai
     assert_int_equal(tt_workspace_create(fixture->device, 1 << 20, &fixture->workspace), TT_OK);
     fixture->pass = (struct tt_pass){.lent = {.stream = fixture->stream, .workspace = fixture->workspace},
                                      .in = {.compute_dtype = TT_F32, .training = true}};
-    fixture->group = (struct tt_linear_group){fixture->linears, members};
+    fixture->group = (struct tt_linear_group){.linears = fixture->linears, .count = members};
     for (int i = 0; i < members; i++) {
         fixture->group.linears[i] = (struct tt_linear){.in = IN, .out = outs[i]};
         make_weight(fixture, i, i == plain_member ? (struct tt_quant_format){0} : format);
@@ -245,7 +245,7 @@ static size_t scratch_of(const int64_t rows[MEMBERS])
                            .in = {.compute_dtype = TT_BF16}};
     tt_param params[MEMBERS];
     struct tt_linear linears[MEMBERS] = {0};
-    struct tt_linear_group group = {linears, MEMBERS};
+    struct tt_linear_group group = {.linears = linears, .count = MEMBERS};
     for (int i = 0; i < MEMBERS; i++) {
         params[i] = (tt_param){.name = "w", .rank = 2, .dims = {rows[i], in}};
         assert_int_equal(

@@ -79,7 +79,7 @@ static struct fixture *make(bool apart, bool ranked, double dropout)
         .in = {.compute_dtype = TT_F32, .training = true, .dropout_rng = tt_rng_make(9)},
     };
     struct tt_linear_group *group = &fixture->group;
-    *group = (struct tt_linear_group){fixture->linears, MEMBERS};
+    *group = (struct tt_linear_group){.linears = fixture->linears, .count = MEMBERS};
     for (int i = 0; i < MEMBERS; i++) {
         group->linears[i] =
             (struct tt_linear){.in = IN, .out = outs[i], .scaling = 0.5f + (float)i, .dropout = dropout};
