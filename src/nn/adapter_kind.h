@@ -7,7 +7,8 @@
 
 struct tt_adapter_kind {
     const char *vector; /* the name of its parameter [out], fp32; NULL: none */
-    /* Does what tt_linear_push_h does, for a group with LoRA: h may be columns of wider rows, and memory may follow them. */
+    /* Does what tt_linear_push_h does, for a group with LoRA: h may be columns of wider rows, and memory may follow
+     * them. */
     tt_status (*push)(const struct tt_linear_group *group, const struct tt_pass *pass, int64_t rows,
                       tt_tensor *h_TR);
     /* y (+ residual) without biases, where h is there already. Without y (empty): what backward reads. */
