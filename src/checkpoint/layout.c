@@ -187,7 +187,9 @@ static tt_status list_param(struct listing *listing, const tt_param *param)
     int64_t layer = -1;
     listing->param = param;
     if (listing->layout->adapter)
-        return list_by(listing, &listing->adapter, param, adapter_name(listing, param->name));
+        return list_by(
+            listing, &listing->adapter, param,
+            adapter_name(listing, param->adapter_name != NULL ? param->adapter_name : param->name));
     if (!has_files(listing) && tt_param_source_find(sources, param->name, &layer) != NULL)
         return list_by(listing, sources, param, param->name);
     if (has_files(listing))

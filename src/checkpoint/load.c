@@ -34,7 +34,9 @@ static tt_status find_origin(const struct tt_model *model, const struct tt_load_
         origin->entry = tt_safetensors_find(source->adapter, key);
         tt_free(key);
         origin->adapter = source->adapter;
-    } else if (source->folder != NULL) {
+    }
+    if (origin->entry == NULL && param->bias) origin->adapter = NULL;
+    if (origin->adapter == NULL && source->folder != NULL) {
         /* modules_to_save start as copies of the base; LoRA's matrices are not in the folder. */
         const char *name = tt_model_source_name(model, param);
         origin->entry = name != NULL ? tt_model_folder_find(source->folder, name) : NULL;
@@ -110,7 +112,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
         TT_TRY(find_origin(model, source, param, &origin));
         if (!is_stored_quantized(model, param)) TT_TRY(refuse_coded(model, source->folder, param));
         bool base_from_file = !param->adapter && source->folder != NULL && param->init == TT_INIT_FILE;
-        bool adapter_from_file = param->adapter && source->adapter != NULL;
+        bool adapter_from_file = param->adapter && source->adapter != NULL && !param->bias;
         if (origin.entry == NULL) {
             if (base_from_file || adapter_from_file)
                 TT_TRY(complain(complaint, &complaint->missing, "missing", param->name));

@@ -60,7 +60,8 @@ static tt_status find_alpha(struct gguf_export *export)
     for (size_t i = 0; i < export->merge->count; i++) {
         const struct tt_merge_tensor *tensor = &export->merge->tensors[i];
         if (tensor->saved != NULL) {
-            (void)snprintf(text, sizeof text, "modules_to_save in an adapter: '%.200s'", tensor->name);
+            (void)snprintf(text, sizeof text, "%s in an adapter: '%.200s'",
+                           tensor->rank == 1 ? "vectors" : "modules_to_save", tensor->name);
             return gguf_refuse(text, merge_it);
         }
         if (tensor->magnitude != NULL) {

@@ -73,14 +73,14 @@ out:
     return status;
 }
 
-static tt_status find_in_adapter(const struct tt_merge *merge, const char *param_name,
+static tt_status find_in_adapter(const struct tt_merge *merge, const char *param_name, bool may_lack,
                                  const struct tt_safetensors_entry **entry)
 {
     char *key = tt_adapter_key(param_name);
     if (key == NULL) return TT_ERR_MEMORY;
     *entry = tt_safetensors_find(merge->adapter, key);
     tt_free(key);
-    if (*entry != NULL) return TT_OK;
+    if (*entry != NULL || may_lack) return TT_OK;
     return tt_fail(TT_ERR_DATA, "the adapter has no tensor for '%s'", param_name);
 }
 
@@ -125,7 +125,7 @@ static tt_status add_tensor(struct tt_merge *merge, const tt_param *param, const
     };
     set_dims(&tensor, param->dims);
     /* modules_to_save are only compared with the base, which may lack them. */
-    if (param->adapter) TT_TRY(find_in_adapter(merge, param->name, &tensor.saved));
+    if (param->adapter) TT_TRY(find_in_adapter(merge, param->name, param->bias, &tensor.saved));
     bool made = tensor.base == NULL && tensor.saved != NULL && merge->model->facts.new_scores;
     if (made) {
         tt_dtype configured = merge->model->facts.dtype;
@@ -159,9 +159,10 @@ static tt_status add_lora(void *context, const struct tt_model_linear *linear)
     if (!tt_name_index_find(&merge->index, name, &index))
         return tt_fail(TT_ERR_INTERNAL, "'%s' is not listed", name);
     struct tt_merge_tensor *tensor = &merge->tensors[index];
-    TT_TRY(find_in_adapter(merge, linear->lora_A->name, &tensor->lora_A));
-    TT_TRY(find_in_adapter(merge, linear->lora_B->name, &tensor->lora_B));
-    if (linear->vector != NULL) TT_TRY(find_in_adapter(merge, linear->vector->name, &tensor->magnitude));
+    TT_TRY(find_in_adapter(merge, linear->lora_A->name, false, &tensor->lora_A));
+    TT_TRY(find_in_adapter(merge, linear->lora_B->name, false, &tensor->lora_B));
+    if (linear->vector != NULL)
+        TT_TRY(find_in_adapter(merge, linear->vector->name, false, &tensor->magnitude));
     tensor->scaling = linear->scaling;
     tensor->r = linear->r;
     tensor->experts = linear->experts;

@@ -130,14 +130,14 @@ static tt_status check_key(const struct tt_json *json, const char *key, const st
     return TT_OK;
 }
 
-/* Whether the model has such biases is known when it is built. */
+const char *const tt_lora_bias_words[] = {"none", "all", "lora_only"};
+
 static tt_status read_bias(const struct tt_json *json, struct tt_lora_config *lora)
 {
-    static const char *const words[] = {"none", "all", "lora_only"};
-    const char *text = words[TT_LORA_BIAS_NONE];
+    const char *text = tt_lora_bias_words[TT_LORA_BIAS_NONE];
     TT_TRY(tt_json_opt_string(json, json->root, "bias", &text));
     for (int i = 0; i < 3; i++) {
-        if (strcmp(text, words[i]) != 0) continue;
+        if (strcmp(text, tt_lora_bias_words[i]) != 0) continue;
         lora->bias = (enum tt_lora_bias)i;
         return TT_OK;
     }

@@ -222,7 +222,6 @@ static tt_status set_constants(struct tt_json_value *object, bool scores, const 
         TT_TRY(set(object, falses[i], tt_json_new_bool(false)));
     TT_TRY(set(object, "base_model_name_or_path",
                base_model != NULL ? tt_json_new_string(base_model) : tt_json_new_null()));
-    TT_TRY(set(object, "bias", tt_json_new_string("none")));
     TT_TRY(set(object, "inference_mode", tt_json_new_bool(true)));
     TT_TRY(set(object, "loftq_config", tt_json_new_object()));
     TT_TRY(set(object, "megatron_core", tt_json_new_string("megatron.core")));
@@ -300,6 +299,7 @@ static tt_status set_lora(struct tt_json_value *object, const struct tt_model *m
     TT_TRY(set(object, "lora_dropout", tt_json_new_real(lora->dropout)));
     TT_TRY(set(object, "use_rslora", tt_json_new_bool(lora->use_rslora)));
     TT_TRY(set(object, "use_dora", tt_json_new_bool(lora->use_dora)));
+    TT_TRY(set(object, "bias", tt_json_new_string(tt_lora_bias_words[lora->bias])));
     if (lora->ensure_weight_tying) TT_TRY(set(object, "ensure_weight_tying", tt_json_new_bool(true)));
     return set(object, "init_lora_weights",
                lora->gaussian_init ? tt_json_new_string("gaussian") : tt_json_new_bool(true));

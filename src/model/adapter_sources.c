@@ -75,8 +75,18 @@ tt_status tt_adapter_sources(const struct tt_model_facts *facts, struct tt_arena
     return sources->path != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
+/* PEFT's module of an adapted linear holds the base's as base_layer. */
+static const char *name_of_bias(const void *context, const char *key, struct tt_arena *arena)
+{
+    static const char wrapped[] = ".base_layer.bias";
+    (void)context;
+    if (!tt_ends_with(key, wrapped)) return key;
+    return tt_arena_printf(arena, "%.*s.bias", (int)(strlen(key) - strlen(wrapped)), key);
+}
+
 tt_status tt_adapter_join(const struct tt_model_facts *facts, struct tt_safetensors **file)
 {
+    TT_TRY(tt_safetensors_rename(*file, name_of_bias, NULL));
     struct tt_param_sources sources;
     struct tt_arena arena = {0};
     tt_status status = tt_adapter_sources(facts, &arena, &sources);

@@ -44,6 +44,22 @@ static void build_adapter(struct tt_builder *builder, const struct tt_module *ex
     tt_builder_lora_init(builder, linear->r, linear->lora_A, linear->lora_B);
 }
 
+/* PEFT trains such a bias of the base beside the adapter, and saves it with it. */
+static void check_bias(struct tt_builder *builder, const struct tt_module *module)
+{
+    const struct tt_lora_config *lora = &builder->model->options.lora;
+    bool trains = lora->bias == TT_LORA_BIAS_ALL ||
+                  (lora->bias == TT_LORA_BIAS_LORA_ONLY && tt_module_is_adapted_linear(module));
+    if (!lora->enabled || !trains || builder->status != TT_OK) return;
+    builder->status = tt_fail(TT_ERR_UNSUPPORTED,
+                              "bias %s: '%s' has a bias, and training it beside an adapter is not supported",
+                              lora->bias == TT_LORA_BIAS_ALL ? "all" : "lora_only", module->path);
+    tt_hint(lora->from_adapter
+                ? "in Python, PeftModel.from_pretrained(base, folder).merge_and_unload() makes one model of "
+                  "base and adapter, whose folder trimtab reads"
+                : "leave bias out, or train all weights (use_peft false)");
+}
+
 /* A linear of every expert: parameters of the module of all experts. transformers' Trainer lets no bias decay. */
 static void build_linear(struct tt_builder *builder, const struct tt_module *module, const char *name,
                          const char *bias, const struct tt_expert_linear *shape,
@@ -55,7 +71,7 @@ static void build_linear(struct tt_builder *builder, const struct tt_module *mod
                                       (int64_t[]){shape->experts, shape->out, shape->in}, TT_INIT_NORMAL);
     if (linear->weight != NULL) linear->weight->weight_decay = TT_DECAY_FULL;
     if (bias == NULL || builder->status != TT_OK) return;
-    tt_builder_check_bias(builder, module);
+    check_bias(builder, module);
     linear->bias =
         tt_builder_param(builder, module, bias, 2, (int64_t[]){shape->experts, shape->out}, TT_INIT_ZERO);
     if (linear->bias != NULL) linear->bias->weight_decay = TT_DECAY_NONE;

@@ -94,6 +94,25 @@ static tt_param *new_param(struct tt_builder *builder, const struct tt_module *m
     return builder->status == TT_OK ? param : NULL;
 }
 
+/* PEFT's `bias`: a bias of the base that trains beside the adapter and is saved with it, where the linear is adapted
+ * under the name that it has inside PEFT's module. */
+static void train_bias(struct tt_builder *builder, const struct tt_module *module, tt_param *param)
+{
+    const struct tt_lora_config *lora = &builder->model->options.lora;
+    bool trains = lora->bias == TT_LORA_BIAS_ALL || (lora->bias == TT_LORA_BIAS_LORA_ONLY && module->adapted);
+    if (!lora->enabled || !trains || param->trainable) return;
+    if (builder->model->options.more_lora_count > 0 && builder->status == TT_OK) {
+        builder->status = tt_fail(TT_ERR_UNSUPPORTED,
+                                  "several adapters at a time, and one of them trains '%s'", param->name);
+        tt_hint("use that adapter alone, or merge it into the base model first (trimtab merge)");
+        return;
+    }
+    param->trainable = param->adapter = param->bias = true;
+    if (!module->adapted) return;
+    param->adapter_name = tt_arena_printf(&builder->model->arena, "%s.base_layer.bias", module->path);
+    if (param->adapter_name == NULL) builder->status = TT_ERR_MEMORY;
+}
+
 tt_param *tt_builder_param(struct tt_builder *builder, const struct tt_module *module, const char *suffix,
                            int rank, const int64_t *dims, enum tt_init_kind random_init)
 {
@@ -102,6 +121,7 @@ tt_param *tt_builder_param(struct tt_builder *builder, const struct tt_module *m
     if (param == NULL) return NULL;
     param->trainable = options->train_base || module->saved;
     param->adapter = module->saved;
+    if (rank == 1 && strcmp(suffix, "bias") == 0) train_bias(builder, module, param);
     /* Trainable parameters have a fp32 master; frozen vectors cost little in fp32; frozen matrices are stored in the
      * compute type. */
     param->stored_dtype = param->trainable || rank == 1 ? TT_F32 : options->compute_dtype;
@@ -274,22 +294,6 @@ static void make_weights(struct tt_builder *builder, const struct members *membe
     }
 }
 
-/* PEFT trains such a bias of the base beside the adapter, and saves it with it. */
-void tt_builder_check_bias(struct tt_builder *builder, const struct tt_module *module)
-{
-    const struct tt_lora_config *lora = &builder->model->options.lora;
-    bool trains = lora->bias == TT_LORA_BIAS_ALL ||
-                  (lora->bias == TT_LORA_BIAS_LORA_ONLY && tt_module_is_adapted_linear(module));
-    if (!lora->enabled || !trains || builder->status != TT_OK) return;
-    builder->status = tt_fail(TT_ERR_UNSUPPORTED,
-                              "bias %s: '%s' has a bias, and training it beside an adapter is not supported",
-                              lora->bias == TT_LORA_BIAS_ALL ? "all" : "lora_only", module->path);
-    tt_hint(lora->from_adapter
-                ? "in Python, PeftModel.from_pretrained(base, folder).merge_and_unload() makes one model of "
-                  "base and adapter, whose folder trimtab reads"
-                : "leave bias out, or train all weights (use_peft false)");
-}
-
 /* Weights first, then biases, then all A and all B, so that each kind is contiguous. */
 static void make_group(struct tt_builder *builder, const struct members *members, int64_t in, tt_param *tied,
                        struct tt_linear_group *group)
@@ -301,7 +305,6 @@ static void make_group(struct tt_builder *builder, const struct members *members
     for (int i = 0; i < members->count; i++) {
         const struct tt_linear_spec *spec = members->specs[i];
         if (!spec->bias) continue;
-        tt_builder_check_bias(builder, members->modules[i]);
         tt_param *bias = tt_builder_param(builder, members->modules[i], "bias", 1, &spec->out, TT_INIT_ZERO);
         if (bias != NULL) bias->reach = spec->bias_reach;
         group->linears[i].bias = bias;

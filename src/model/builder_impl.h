@@ -41,8 +41,6 @@ tt_param *tt_builder_param(struct tt_builder *builder, const struct tt_module *m
 tt_param *tt_builder_lora(struct tt_builder *builder, const struct tt_module *module, const char *suffix,
                           int64_t rows, int64_t columns, enum tt_param_reach reach);
 void tt_builder_lora_init(struct tt_builder *builder, int64_t r, tt_param *lora_A, tt_param *lora_B);
-/* Refuses the bias of a module that PEFT's `bias` would train. */
-void tt_builder_check_bias(struct tt_builder *builder, const struct tt_module *module);
 /* The same as tt_build_linears for one linear that is module `module`; `tied` (or NULL) replaces its weight. */
 void tt_builder_head_linear(struct tt_builder *builder, const struct tt_module *module, int64_t in,
                             int64_t out, tt_param *tied, struct tt_linear_group *group);

@@ -88,7 +88,11 @@ static tt_status add_adapters(struct tt_model *model, const struct tt_model_fami
     struct tt_model_options *options = &model->options;
     if (options->more_lora_count == 0) return TT_OK;
     bool alone = options->lora.use_dora;
-    for (size_t i = 0; i < options->more_lora_count; i++) alone |= options->more_lora[i].use_dora;
+    for (size_t i = 0; i < options->more_lora_count; i++) {
+        const struct tt_lora_config *more = &options->more_lora[i];
+        alone |= more->use_dora;
+        if (more->bias != TT_LORA_BIAS_NONE) options->lora.bias = TT_LORA_BIAS_ALL;
+    }
     if (alone) return refuse_kind();
     struct tt_module *scratch = tt_calloc(model->modules.count, sizeof *scratch);
     if (scratch == NULL) return TT_ERR_MEMORY;
@@ -167,7 +171,7 @@ static void count_params(struct tt_model *model)
         int64_t count = tt_param_count(param);
         const char *source = tt_model_source_name(model, param);
         if (source != NULL && !tt_model_repeats_table(model, param)) model->base_param_count += count;
-        if (param->adapter) model->adapter_param_count += count;
+        if (param->adapter && !param->bias) model->adapter_param_count += count;
         if (param->trainable) model->trainable_param_count += count;
     }
 }

@@ -125,8 +125,9 @@ struct tt_model_facts {
     _Alignas(16) unsigned char own[TT_MODEL_OWN_BYTES];
 };
 
-/* PEFT's `bias`: the base's biases that train beside an adapter. None can: others than NONE need modules without. */
+/* PEFT's `bias`: the base's biases that train beside an adapter: none, all, those of adapted linears. */
 enum tt_lora_bias { TT_LORA_BIAS_NONE, TT_LORA_BIAS_ALL, TT_LORA_BIAS_LORA_ONLY };
+extern const char *const tt_lora_bias_words[]; /* in PEFT's spelling */
 
 /* LoRA's settings, in PEFT's words; model/lora.h has the rules. */
 struct tt_lora_config {

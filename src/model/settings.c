@@ -61,9 +61,9 @@ const struct tt_setting tt_lora_settings[] = {
      .help = "Where embeddings and head are one table, lora_modules_to_save with one of them trains that table for "
              "both; false: a copy of the one, apart from the other."},
     {.name = "bias", .type = TT_SETTING_CHOICE, FIELD(bias), .default_text = "none", .choices = "none all lora_only",
-     .changes = TT_CHANGES_OTHER, .of = "language", .needs = "use_peft",
-     .help = "PEFT's key for biases that train beside an adapter: all and lora_only are taken where the modules in "
-             "question have no bias, and refused elsewhere."},
+     .changes = TT_CHANGES_RESULT_IF_SET, .of = "language", .needs = "use_peft",
+     .help = "Biases of the base that train beside the adapter and are saved with it: all, or lora_only, those of "
+             "adapted linears."},
     {.name = "init_lora_weights", .type = TT_SETTING_BOOL, FIELD(gaussian_init), .default_text = "true",
      .choices = "true gaussian", .only_reason = other_init,
      .changes = TT_CHANGES_OTHER, .of = "language", .needs = "use_peft",

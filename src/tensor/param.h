@@ -64,6 +64,9 @@ typedef struct tt_param {
     enum tt_param_place place;
     double lr_scale; /* trainable: its learning rate over the run's; 1 unless a group says otherwise */
     bool adapter;    /* belongs to the adapter, not to the base model */
+    bool bias;       /* one of the base that trains beside an adapter, whose files may lack it */
+    /* the name in an adapter's files where it is another one than `name`; NULL: it is not */
+    const char *adapter_name;
     enum tt_param_use use;
     /* NULL, or: this is a copy of that matrix, which was transposed and then coded by its own rows; no file has it */
     const struct tt_param *transposed_of;

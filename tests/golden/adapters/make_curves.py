@@ -36,6 +36,11 @@ CURVES = {
                             "target_modules": ["q_proj", "v_proj", "gate_proj", "down_proj"],
                             "rank_pattern": {"down_proj": 2}}, 1e-2,
                   ["layers.0.self_attn.q_proj.weight", "layers.1.mlp.down_proj.weight"]),
+    # two of the three biases of a layer, and all of them
+    "bias_lora_only": ("qwen2", {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "v_proj"], "bias": "lora_only"}, 1e-2,
+                       ["layers.0.self_attn.q_proj.bias"]),
+    "bias_all": ("qwen2", {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "up_proj"], "bias": "all"}, 2e-3,
+                 ["layers.1.self_attn.k_proj.bias", "layers.0.self_attn.v_proj.bias"]),
 }
 
 

@@ -409,8 +409,6 @@ static void keys_without_effect(void **state)
         {"\"bias\": \"all\", \"target_modules\": [\"q_proj\"]", false, TT_OK},
         {"\"bias\": \"lora_only\", \"target_modules\": [\"q_proj\"]", false, TT_OK},
         {"\"bias\": \"lora_only\", \"target_modules\": [\"up_proj\"]", true, TT_OK},
-        {"\"bias\": \"lora_only\", \"target_modules\": [\"q_proj\"]", true, TT_ERR_UNSUPPORTED},
-        {"\"bias\": \"all\", \"target_modules\": [\"up_proj\"]", true, TT_ERR_UNSUPPORTED},
         {"\"fan_in_fan_out\": true, \"target_modules\": [\"q_proj\"]", false, TT_OK},
         {"\"init_lora_weights\": \"eva\", \"eva_config\": {\"rho\": 2.0}, \"target_modules\": [\"q_proj\"]",
          false, TT_OK},

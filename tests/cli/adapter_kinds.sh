@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# DoRA from training to a merged model: what is generated with the adapter, on one rank and on two, over weights as they
-# are and in four and eight bits, is what the merged model generates; a resumed run ends with the same bytes.
+# Kinds of adapters from training to a merged model: what is generated with the adapter, on one rank and on two, over
+# weights as they are and in four and eight bits, is what the merged model generates; a resumed run ends with the same
+# bytes.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 golden=$root/tests/golden
 cp -r "$golden/qwen2/model" model && cp "$root"/tests/support/tiny_tokenizer/* model/ && chmod -R u+w model
@@ -50,4 +51,26 @@ expect 2 "the magnitudes of DoRA in an adapter: 'model.layers.0.self_attn.q_proj
 cp -r "$golden/qwen2/adapter_random" other
 expect 2 "several adapters at a time, and one of them has use_dora" generate --model_name_or_path model --prompt a \
     --adapter_name_or_path tuned,other
+# Biases of the base that train beside an adapter.
+bias=("${run[@]}" --use_dora false --bias all --lora_target_modules q_proj)
+expect 0 '' train "${bias[@]}" --output_dir biased
+expect 0 '' train "${bias[@]}" --output_dir biased_again --resume_from_checkpoint biased/checkpoint-3 --ranks 2 --threads 1 \
+    --per_device_train_batch_size 4
+cmp -s biased/adapter_config.json biased_again/adapter_config.json || fail "a resumed run writes another adapter_config.json"
+grep -q '"bias": "all"' biased/adapter_config.json || fail "adapter_config.json:" "$(cat biased/adapter_config.json)"
+"$trimtab" inspect biased --tensors >printed 2>err || fail "inspect: $(cat err)"
+for name in q_proj.base_layer.bias k_proj.bias v_proj.bias; do
+    grep -q "layers.1.self_attn.$name" printed || fail "no tensor $name in:" "$(cat printed)"
+done
+expect 0 '' merge --model model --adapter biased --output_dir biased_merged
+answer of_merged --model_name_or_path biased_merged
+answer of_tuned --model_name_or_path model --adapter_name_or_path biased
+same of_tuned of_merged "biases"
+expect 2 "one of them trains 'model.layers.0.self_attn.q_proj.bias'" generate --model_name_or_path model --prompt a \
+    --adapter_name_or_path biased,other
+expect 2 "vectors in an adapter: 'model.layers.0.self_attn.q_proj.bias'" \
+    export gguf --model model --adapter biased --adapter_only --output_file lora.gguf
+printf '{"prompt": "a", "chosen": "b", "rejected": "c"}\n%.0s' {1..8} >pairs.jsonl
+expect 2 "objective 'dpo' needs a reference, and 'model.layers.0.self_attn.q_proj.bias' trains without LoRA" \
+    train "${bias[@]}" --objective dpo --dataset_name pairs.jsonl --output_dir dpo
 finish
