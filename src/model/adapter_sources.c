@@ -37,8 +37,8 @@ static bool is_alone(const struct tt_param_sources *sources, const struct tt_par
     return true;
 }
 
-/* The rows of `suffix` of the same module, as those of the weight. Experts have the rows of gate and up so, whose adapter
- * is the inner one (model/build_experts.c). */
+/* The rows of `suffix` of the same module, as those of the weight. Experts have the rows of gate and up so, whose
+ * adapter is the inner one (model/build_experts.c). */
 static tt_status add_rows(const struct tt_param_source *of, const char *suffix, bool vector,
                           struct tt_arena *arena, struct tt_param_source *to)
 {
