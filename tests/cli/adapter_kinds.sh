@@ -71,6 +71,7 @@ expect 2 "one of them trains 'model.layers.0.self_attn.q_proj.bias'" generate --
 expect 2 "vectors in an adapter: 'model.layers.0.self_attn.q_proj.bias'" \
     export gguf --model model --adapter biased --adapter_only --output_file lora.gguf
 printf '{"prompt": "a", "chosen": "b", "rejected": "c"}\n%.0s' {1..8} >pairs.jsonl
-expect 2 "objective 'dpo' needs a reference, and 'model.layers.0.self_attn.q_proj.bias' trains without LoRA" \
-    train "${bias[@]}" --objective dpo --dataset_name pairs.jsonl --output_dir dpo
+expect 0 "" train "${bias[@]}" --objective dpo --dataset_name pairs.jsonl --output_dir dpo
+expect 2 "objective 'dpo' needs a reference, and 'model.layers.0.self_attn.q_proj.bias' trained without LoRA" \
+    eval --model_name_or_path model --adapter_name_or_path dpo --objective dpo --eval_dataset pairs.jsonl
 finish

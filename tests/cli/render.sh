@@ -105,13 +105,15 @@ opened "443 " --report_to mlflow --pod_secrets MLFLOW_TRACKING_URI=track/uri
 grep -q "^warning: MLFLOW_TRACKING_URI is in a Secret" err || fail "no word of a port in a Secret: $(cat err)"
 opened "443 " --push_to_hub true
 # Data sets of the hub need no volume either: alone, in a mixture, to evaluate on; a relative path of a file is none.
+# shellcheck disable=SC2089 # the quotes are those of JSON
 for rows in '--dataset_name trl-lib/Capybara' '--dataset_name some/parts:first' \
     '--eval_strategy steps --eval_steps 5 --eval_dataset some/rows' '--eval_strategy steps --eval_steps 5 --eval_dataset {"a":"some/rows"}'; do
-    # shellcheck disable=SC2086
+    # shellcheck disable=SC2086,SC2090
     opened "443 " $rows
 done
+# shellcheck disable=SC2089
 for rows in '--dataset_name trl-lib/Capybara' '--datasets [{"path":"some/rows","weight":0.5},{"path":"s3://bucket/x.jsonl"}]'; do
-    # shellcheck disable=SC2086
+    # shellcheck disable=SC2086,SC2090
     expect 0 "port: 443" render job --image "$image" --name sft --config_json "$shape" --nodes 2 --gpus_per_node 4 --chip h200 \
         --model_name_or_path Qwen/Qwen3-0.6B $rows --output_dir s3://bucket/run
     grep -q persistentVolumeClaim printed && fail "a run without files of its own has a claim"

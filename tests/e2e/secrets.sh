@@ -53,7 +53,8 @@ while True:
 END
 watcher=$!
 
-export http_proxy=http://user:passwordOfProxy@127.0.0.1:$(cat guard/port) NO_PROXY=127.0.0.2
+http_proxy=http://user:passwordOfProxy@127.0.0.1:$(cat guard/port)
+export http_proxy NO_PROXY=127.0.0.2
 store=(--model_name_or_path some/base --dataset_name some/rows --device cpu --threads 1 --per_device_train_batch_size 1 --max_steps 4
     --save_steps 2 --logging_steps 1)
 keep() { cat printed err >>seen/printed; }

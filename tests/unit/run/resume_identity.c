@@ -214,6 +214,8 @@ static const struct change language[] = {
     {"lora_alpha", "4", NULL, NULL},
     {"lora_dropout", "0.5", NULL, NULL},
     {"use_rslora", "true", NULL, NULL},
+    {"use_dora", "true", NULL, NULL},
+    {"bias", "all", NULL, NULL},
     {"ensure_weight_tying", "true", NULL, NULL},
     {"lora_target_modules", "o_proj", NULL, NULL},
     {"target_parameters", "[\"experts.down_proj\"]", NULL, NULL},
