@@ -2,7 +2,7 @@
 # The S3 server of the tests and trimtab as AWS' own client sees them: boto3 lists, reads, puts in parts and puts on
 # conditions at that server, and reads what trimtab has put there.
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
-python3 -c 'import boto3' 2>/dev/null || { echo "skipped: there is no boto3"; exit 77; }
+"${TT_PYTHON:-python3}" -c "import boto3" 2>/dev/null || { echo "skipped: there is no boto3 (TT_PYTHON)"; exit 77; }
 source "$root/tests/tools/s3.sh"
 
 control page keys=3
@@ -40,6 +40,6 @@ except botocore.exceptions.ClientError as error:
 s3.put_object(Bucket="bucket", Key="rows/more.jsonl", Body=b'{"prompt": "9 +", "completion": " 9"}\n')
 s3.delete_object(Bucket="bucket", Key="once")
 END
-python3 check.py || fail "boto3 sees something else"
+"${TT_PYTHON:-python3}" check.py || fail "boto3 sees something else"
 expect 0 "rows              1" data --model_name_or_path s3://bucket/base --dataset_name s3://bucket/rows/more.jsonl
 finish
