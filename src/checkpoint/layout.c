@@ -359,7 +359,8 @@ tt_status tt_weights_layout_init(const struct tt_model *model, const struct tt_m
     struct listing listing = {.layout = layout, .model = model, .base = base, .dtype = dtype};
     *layout = (struct tt_weights_layout){0};
     for (size_t i = 0; i < model->param_count; i++) layout->adapter |= model->params[i]->adapter;
-    tt_status status = tt_adapter_sources(&model->facts, &layout->arena, &listing.adapter);
+    tt_status status =
+        tt_adapter_sources(&model->facts, &model->options.lora, &layout->arena, &listing.adapter);
     if (status == TT_OK) status = list_tensors(&listing);
     if (status == TT_OK) status = lay_out_weights(&listing, max_file_bytes);
     tt_name_index_deinit(&listing.index);

@@ -66,7 +66,7 @@ static tt_status open_adapter(struct tt_merge *merge, const char *name, struct t
     TT_GO(find_adapter(merge, name, lora, &folder));
     TT_GO(read_facts(merge, folder, lora, facts));
     TT_GO(tt_adapter_config_check(lora, facts));
-    TT_GO(tt_adapter_open_for(folder, facts, &merge->adapter));
+    TT_GO(tt_adapter_open_for(folder, facts, lora, &merge->adapter));
 out:
     if (status != TT_OK) tt_while("opening the adapter '%s'", name);
     tt_free(folder);

@@ -29,7 +29,7 @@ static tt_status open_adapter(const struct tt_inputs_config *config, const char 
     TT_GO(tt_adapter_config_read(adapter->folder, &inputs->arena, &adapter->lora));
     if (config->sets_dropout) adapter->lora.dropout = inputs->model_options.lora.dropout;
     TT_GO(tt_adapter_config_check(&adapter->lora, &inputs->model_facts));
-    TT_GO(tt_adapter_open_for(adapter->folder, &inputs->model_facts, &adapter->file));
+    TT_GO(tt_adapter_open_for(adapter->folder, &inputs->model_facts, &adapter->lora, &adapter->file));
     if (config->use == TT_INPUTS_TRAIN)
         tt_info(
             "the adapter '%s' has its own rank (%lld), alpha (%g) and targets; the lora_* settings of the "

@@ -39,13 +39,13 @@ static const char *name_in_class(const void *context, const char *key, struct tt
 }
 
 tt_status tt_adapter_open_for(const char *folder, const struct tt_model_facts *facts,
-                              struct tt_safetensors **out)
+                              const struct tt_lora_config *lora, struct tt_safetensors **out)
 {
     TT_TRY(tt_adapter_weights_open(folder, out));
     if (facts->part != NULL || facts->sources.renames != NULL)
         TT_TRY(tt_safetensors_rename(*out, name_in_class, facts));
     TT_TRY(tt_adapter_show_experts(facts, out));
-    return tt_adapter_join(facts, out);
+    return tt_adapter_join(facts, lora, out);
 }
 
 /* Keys that must have their default: absent, null, false, "", [], {} or `default_text`. */

@@ -27,12 +27,13 @@ TT_MUST_USE tt_status tt_adapter_config_write(const struct tt_model *model, cons
  * the text model alone ("base_model.model.model.layers...") or spelled as before transformers 4.52 become those of the
  * folder's class, as the parameters have. Where an adapter's files hold parameters otherwise they are joined. */
 TT_MUST_USE tt_status tt_adapter_open_for(const char *folder, const struct tt_model_facts *facts,
-                                          struct tt_safetensors **out);
+                                          const struct tt_lora_config *lora, struct tt_safetensors **out);
 
 /* How an adapter's files hold what the parameters have otherwise (io/param_source.h): PEFT's modules are those of
  * transformers' class, which have the rows of a weight in the order of the files; where the family deals them anew, so
  * are the rows of B. Names are keys of the file, their memory is `arena`'s. Without rows: none differs. */
-TT_MUST_USE tt_status tt_adapter_sources(const struct tt_model_facts *facts, struct tt_arena *arena,
+TT_MUST_USE tt_status tt_adapter_sources(const struct tt_model_facts *facts,
+                                         const struct tt_lora_config *lora, struct tt_arena *arena,
                                          struct tt_param_sources *sources);
 
 /* Shows adapters of the linears of single experts, which PEFT wrote before transformers 5, as those of all experts
@@ -41,7 +42,8 @@ TT_MUST_USE tt_status tt_adapter_show_experts(const struct tt_model_facts *facts
                                               struct tt_safetensors **file);
 
 /* Joins what the file of an adapter holds so, with the names of this model. */
-TT_MUST_USE tt_status tt_adapter_join(const struct tt_model_facts *facts, struct tt_safetensors **file);
+TT_MUST_USE tt_status tt_adapter_join(const struct tt_model_facts *facts, const struct tt_lora_config *lora,
+                                      struct tt_safetensors **file);
 
 /* "model.layers.0.self_attn.q_proj.lora_A.weight" -> "base_model.model.model.layers...": returns owned
  * memory, or NULL with the error record set. */

@@ -2,10 +2,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/number.h"
 #include "base/str.h"
 #include "io/expert_adapters.h"
 #include "model/adapter_config.h"
 #include "model/family.h"
+#include "model/pattern.h"
 
 static const char weight_end[] = ".weight";
 
@@ -37,9 +39,39 @@ static bool is_alone(const struct tt_param_sources *sources, const struct tt_par
     return true;
 }
 
+/* The other matrices of the module of experts, behind gate and up: down's. */
+static const char *param_behind(const struct tt_param_sources *sources, const struct tt_param_source *source)
+{
+    size_t module = (size_t)(strrchr(source->param, '.') - source->param) + 1;
+    for (const struct tt_param_source *row = sources->rows; row->param != NULL; row++)
+        if (!row->vector && strncmp(row->param, source->param, module) == 0 &&
+            strcmp(row->param, source->param) != 0)
+            return row->param;
+    return NULL;
+}
+
+/* Whether target_parameters adapts down too, as that of the first layer: gate and up are then the inner adapter. */
+static tt_status is_inner(const struct tt_model_facts *facts, const struct tt_lora_config *lora,
+                          const struct tt_param_source *source, bool *inner)
+{
+    char path[TT_SOURCE_NAME_BYTES];
+    struct tt_name_pattern pattern;
+    const char *behind = param_behind(&facts->sources, source);
+    const char *layer = behind != NULL ? strchr(behind, '#') : NULL;
+    *inner = false;
+    if (layer == NULL || lora->target_parameters == NULL) return TT_OK;
+    (void)tt_snprintf(path, sizeof path, "%s.%.*s0%s", facts->sources.path, (int)(layer - behind), behind,
+                      layer + 1);
+    tt_status status =
+        tt_name_pattern_init(&pattern, "target_parameters", lora->target_parameters, TT_NAMES_AS_LIST);
+    if (status == TT_OK) status = tt_name_pattern_match(&pattern, path, inner, NULL);
+    tt_name_pattern_deinit(&pattern);
+    return status;
+}
+
 /* The rows of `suffix` of the same module, as those of the weight. Experts have the rows of gate and up so, whose
- * adapter is the inner one (model/build_experts.c). */
-static tt_status add_rows(const struct tt_param_source *of, const char *suffix, bool vector,
+ * adapter is the inner one beside down's (model/build_experts.c). */
+static tt_status add_rows(const struct tt_param_source *of, const char *suffix, bool vector, bool inner,
                           struct tt_arena *arena, struct tt_param_source *to)
 {
     const char *param = of->param;
@@ -47,8 +79,7 @@ static tt_status add_rows(const struct tt_param_source *of, const char *suffix, 
         is_of_experts(of) ? (size_t)(strrchr(param, '.') - param) : strlen(param) - strlen(weight_end);
     *to = *of;
     to->vector = vector;
-    to->param = tt_arena_printf(arena, "%.*s%s.%s", (int)module, param,
-                                is_of_experts(of) ? ".base_layer" : "", suffix);
+    to->param = tt_arena_printf(arena, "%.*s%s.%s", (int)module, param, inner ? ".base_layer" : "", suffix);
     for (int p = 0; p < TT_SOURCE_PARTS_MAX && of->parts[p].tensor != NULL; p++) {
         to->parts[p].tensor = to->param;
         to->parts[p].transposed = false;
@@ -56,16 +87,18 @@ static tt_status add_rows(const struct tt_param_source *of, const char *suffix, 
     return to->param != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
-tt_status tt_adapter_sources(const struct tt_model_facts *facts, struct tt_arena *arena,
-                             struct tt_param_sources *sources)
+tt_status tt_adapter_sources(const struct tt_model_facts *facts, const struct tt_lora_config *lora,
+                             struct tt_arena *arena, struct tt_param_sources *sources)
 {
     int count = 0;
     *sources = (struct tt_param_sources){.path = NULL};
     for (const struct tt_param_source *of = facts->sources.rows; of->param != NULL; of++) {
         if (!is_dealt(of) || !is_alone(&facts->sources, of)) continue;
-        TT_TRY(add_rows(of, "lora_B.weight", false, arena, &sources->rows[count++]));
+        bool inner = false;
+        if (is_of_experts(of)) TT_TRY(is_inner(facts, lora, of, &inner));
+        TT_TRY(add_rows(of, "lora_B.weight", false, inner, arena, &sources->rows[count++]));
         if (!is_of_experts(of))
-            TT_TRY(add_rows(of, "lora_magnitude_vector", true, arena, &sources->rows[count++]));
+            TT_TRY(add_rows(of, "lora_magnitude_vector", true, false, arena, &sources->rows[count++]));
     }
     if (count == 0) return TT_OK;
     char *path = tt_adapter_key(facts->sources.path);
@@ -84,12 +117,13 @@ static const char *name_of_bias(const void *context, const char *key, struct tt_
     return tt_arena_printf(arena, "%.*s.bias", (int)(strlen(key) - strlen(wrapped)), key);
 }
 
-tt_status tt_adapter_join(const struct tt_model_facts *facts, struct tt_safetensors **file)
+tt_status tt_adapter_join(const struct tt_model_facts *facts, const struct tt_lora_config *lora,
+                          struct tt_safetensors **file)
 {
     TT_TRY(tt_safetensors_rename(*file, name_of_bias, NULL));
     struct tt_param_sources sources;
     struct tt_arena arena = {0};
-    tt_status status = tt_adapter_sources(facts, &arena, &sources);
+    tt_status status = tt_adapter_sources(facts, lora, &arena, &sources);
     if (status == TT_OK && sources.path != NULL) status = tt_join_file(&sources, file);
     tt_arena_deinit(&arena);
     return status;

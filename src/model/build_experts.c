@@ -1,4 +1,6 @@
 /* Halves with a mixture of experts. */
+#include <string.h>
+
 #include "base/number.h"
 #include "model/builder_impl.h"
 
@@ -13,18 +15,30 @@ static const struct tt_module *list_parameter(struct tt_builder *builder,
     return module;
 }
 
-/* The adapter of gate_up alone would have the name of down's, whose rows are in their order (model/adapter_sources.c).
- */
-static void refuse_alone(struct tt_builder *builder, const struct tt_module *gate_up,
+/* The same parameter of the first layer that has it. */
+static const struct tt_module *first_like(const struct tt_builder *builder, const struct tt_module *parameter)
+{
+    const struct tt_module *module = builder->model->modules.items;
+    while (module != parameter &&
+           (module->kind != TT_MODULE_PARAMETER || strcmp(module->name, parameter->name) != 0))
+        module++;
+    return module;
+}
+
+/* Rows of gate and up that are in turn are found in files by one name for all layers (model/adapter_sources.c), which
+ * tells whether down has an adapter beside them. */
+static void refuse_mixed(struct tt_builder *builder, const struct tt_module *gate_up,
                          const struct tt_module *down)
 {
-    if (builder->status != TT_OK || !gate_up->adapted || down->adapted) return;
+    if (builder->listing || builder->status != TT_OK || !gate_up->adapted) return;
+    const struct tt_module *first = first_like(builder, down);
+    if (first->adapted == down->adapted) return;
     builder->status =
         tt_fail(TT_ERR_UNSUPPORTED,
-                "target_parameters adapts '%s' and not '%s', which is not supported in models of this "
-                "type, whose rows of gate and up are in turn",
-                gate_up->path, down->path);
-    tt_hint("name both in target_parameters, or down_proj alone");
+                "target_parameters adapts one of '%s' and '%s' and not the other, and in models of this "
+                "type, whose rows of gate and up are in turn, layers are adapted alike",
+                first->path, down->path);
+    tt_hint("name the parameters without the number of a layer");
 }
 
 /* PEFT wraps the module of the experts once for each of its parameters, in their order: the adapter of the last one is
@@ -149,7 +163,7 @@ void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *
         builder, module, names->down, spec->bias ? names->down_bias : NULL,
         &(struct tt_expert_linear){.experts = spec->count, .slots = spec->slots, .in = spec->ffn, .out = dim},
         &experts->down);
-    if (names->in_turn) refuse_alone(builder, gate_up, down);
+    if (names->in_turn) refuse_mixed(builder, gate_up, down);
     build_adapter(builder, module, gate_up, down, &experts->gate_up);
     build_adapter(builder, module, down, NULL, &experts->down);
     if (spec->shared_ffn > 0) build_shared(builder, spec, &experts->shared);

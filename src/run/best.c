@@ -303,7 +303,7 @@ static tt_status open_weights(const struct tt_load_source *source, const struct 
     if (rank->model->adapter_param_count > 0) {
         TT_TRY(tt_path_set(&name, path, "adapter_model.safetensors"));
         TT_TRY(tt_safetensors_open(name.text, &weights->adapter));
-        TT_TRY(tt_adapter_join(&rank->model->facts, &weights->adapter));
+        TT_TRY(tt_adapter_join(&rank->model->facts, &rank->model->options.lora, &weights->adapter));
         weights->source.adapter = weights->adapter;
         weights->source.adapter_only = true; /* the base is as it was, whatever became of its folder */
     } else {

@@ -351,7 +351,8 @@ tt_status tt_resume_prepare(const struct tt_run_job *job, struct tt_resume *resu
     if (world->first_rank == 0) TT_TRY(check_tuning(job, &data->inputs, resume));
     data->begin = data->inputs.source;
     if (resume->adapter != NULL) {
-        TT_TRY(tt_adapter_join(&data->inputs.model_facts, &resume->adapter));
+        TT_TRY(
+            tt_adapter_join(&data->inputs.model_facts, &data->inputs.model_options.lora, &resume->adapter));
         data->inputs.source.adapter = resume->adapter;
     }
     if (resume->weights != NULL) {

@@ -47,6 +47,8 @@ static const struct adapter_case {
     {"deepseek_v3_all", "dense/deepseek_v3", false, false, false},
     {"qwen3_next_all", "dense/qwen3_next", true, false, false},
     {"qwen2_moe_all", "dense/qwen2_moe", true, false, false},
+    {"gpt_oss_gate_up", "dense/gpt_oss", true, false, false},
+    {"gpt_oss_down", "dense/gpt_oss", true, false, false},
     {"gpt_oss_router", "dense/gpt_oss", true, false, false},
     {"each_qwen3_moe", "dense/qwen3_moe", true, false, true},
     {"each_mixtral", "dense/mixtral", true, false, true},

@@ -168,7 +168,8 @@ void tt_runner_load(struct tt_model_runner *runner, const char *folder, const ch
     test_must(tt_model_folder_open(folder, true, &files));
     test_must(tt_model_folder_join(files, &runner->model->facts.sources));
     if (adapter != NULL) {
-        test_must(tt_adapter_open_for(adapter, &runner->model->facts, &adapter_file));
+        test_must(
+            tt_adapter_open_for(adapter, &runner->model->facts, &runner->model->options.lora, &adapter_file));
     }
     size_t adapter_count = 0;
     for (size_t i = 0; i < runner->model->param_count; i++) {

@@ -78,6 +78,8 @@ ADAPTERS = {
     "deepseek_v3_all": of("dense/deepseek_v3", 523, [], "all-linear"),
     "qwen3_next_all": of("dense/qwen3_next", 524, [], "all-linear", rate=1e-3),
     "qwen2_moe_all": of("dense/qwen2_moe", 525, [], "all-linear"),
+    "gpt_oss_gate_up": of("dense/gpt_oss", 527, ["mlp.experts.gate_up_proj"], []),
+    "gpt_oss_down": of("dense/gpt_oss", 528, ["mlp.experts.down_proj"], ["q_proj"]),
     "gpt_oss_router": of("dense/gpt_oss", 526, ["mlp.router.weight"], ["k_proj"]),
 }
 
