@@ -206,6 +206,13 @@ static tt_status check_parameter(const struct tt_lora_config *config, const stru
             "linears can be named");
         return status;
     }
+    if (config->use_dora) {
+        tt_status status =
+            tt_fail(TT_ERR_USAGE, "use_dora is set, and adapters of parameters ('%s') have no magnitudes",
+                    module->path);
+        tt_hint("leave use_dora out, or choose no parameters of experts; PEFT refuses both together too");
+        return status;
+    }
     if (!config->swapped || module->transposed) return TT_OK;
     tt_status status = tt_fail(
         TT_ERR_UNSUPPORTED,

@@ -267,6 +267,12 @@ static void parameters_that_cannot_be_adapted(void **state)
          "none",
          "set lora_dropout: 0"},
         {"dense/qwen3_moe",
+         {.target_parameters = "[\"experts.down_proj\"]", .use_dora = true},
+         TT_ERR_USAGE,
+         "use_dora is set, and adapters of parameters ('model.layers.0.mlp.experts.down_proj') have no "
+         "magnitudes",
+         "leave use_dora out"},
+        {"dense/qwen3_moe",
          {.target_parameters = "[\"experts.down_proj\", \"experts.up_proj\"]"},
          TT_ERR_USAGE,
          "'experts.up_proj' matches no parameter of experts",
