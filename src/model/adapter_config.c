@@ -48,25 +48,20 @@ tt_status tt_adapter_open_for(const char *folder, const struct tt_model_facts *f
     return tt_adapter_join(facts, lora, out);
 }
 
-/* Keys that must have their default: absent, null, false, "", [], {} or `default_text`. */
+/* Keys that must have their default, which is nothing: absent, null, false, "", [] or {}; and the reason. */
 static const struct {
-    const char *key;
-    const char *default_text; /* a string that is also the default, or NULL */
+    const char *key, *reason;
 } must_be_default[] = {
-    {"lora_bias", NULL},
-    {"use_qalora", NULL},
-    {"use_bdlora", NULL},
-    {"megatron_config", NULL},
-    {"layer_replication", NULL},
-    {"loftq_config", NULL},
-    {"corda_config", NULL},
-    {"lora_ga_config", NULL},
-    {"velora_config", NULL},
-    {"monteclora_config", NULL},
-    {"kasa_config", NULL},
-    {"arrow_config", NULL},
-    {"trainable_token_indices", NULL},
-    {"alora_invocation_tokens", NULL},
+    {"lora_bias", "a bias of B has no place in a merged linear that has none"},
+    {"use_bdlora", "block-diagonal LoRA has matrices of other shapes"},
+    {"megatron_config", "it is for modules of Megatron, which no model folder has"},
+    {"layer_replication", "the model would have layers several times that its folder has once"},
+    {"monteclora_config", "MonteCLoRA draws samples of its matrices"},
+    {"velora_config", "VeLoRA has a projection beside its matrices"},
+    {"kasa_config", "KaSA takes the smallest singular values out of the base weights"},
+    {"arrow_config", "Arrow chooses among several adapters for each token"},
+    {"trainable_token_indices", "single rows of embeddings do not train"},
+    {"alora_invocation_tokens", "activated LoRA adapts only the tokens from an invocation on"},
 };
 
 /* Keys parsed below, or without effect on results. */
@@ -90,11 +85,16 @@ static const char *const known_keys[] = {
     "base_model_name_or_path",
     "bias",
     "ensure_weight_tying",
-    "eva_config",     /* of the values that A begins with */
+    /* read with the init_lora_weights of their names alone, which are of the values that A and B begin with */
+    "eva_config",
+    "loftq_config",
+    "corda_config",
+    "lora_ga_config",
     "fan_in_fan_out", /* PEFT turns it off for linears, which all modules here are */
     "inference_mode",
     "megatron_core",
     "peft_version",
+    "use_qalora", /* PEFT has it for bases in GPTQ alone */
     "qalora_group_size",
     "revision",
     "runtime_config",
@@ -116,11 +116,9 @@ static tt_status check_key(const struct tt_json *json, const char *key, const st
     }
     for (size_t i = 0; i < sizeof must_be_default / sizeof must_be_default[0]; i++) {
         if (strcmp(key, must_be_default[i].key) != 0) continue;
-        const char *text = tt_json_text(value), *allowed = must_be_default[i].default_text;
-        if (is_nothing(value) || (text != NULL && allowed != NULL && strcmp(text, allowed) == 0))
-            return TT_OK;
-        tt_fail(TT_ERR_UNSUPPORTED, "%s: '%s' is not at its default, and other values are not supported",
-                json->origin, key);
+        if (is_nothing(value)) return TT_OK;
+        tt_fail(TT_ERR_UNSUPPORTED, "%s: '%s' is not at its default: %s", json->origin, key,
+                must_be_default[i].reason);
         tt_hint("in Python, PeftModel.from_pretrained(base, folder).merge_and_unload() makes one model of "
                 "base and "
                 "adapter, whose folder trimtab reads");
@@ -156,22 +154,41 @@ static tt_status read_task(const struct tt_json *json, struct tt_lora_config *lo
                    name != NULL ? name : "(not a name)");
 }
 
-/* true, false and the initialisations that do not change the base weights have no effect on an existing adapter. */
+/* Values of init_lora_weights; NULL: the base weights are as they were, so that the adapter is a plain one. */
+static const struct {
+    const char *name, *reason;
+} inits[] = {
+    {"gaussian", NULL},
+    {"eva", NULL},
+    {"orthogonal", NULL},
+    {"mica", NULL},
+    {"pissa", "it takes the largest singular values out of the base weights"},
+    {"olora", "it takes a part of a QR decomposition out of the base weights"},
+    {"corda", "it takes directions of given inputs out of the base weights"},
+    {"lora_ga", "it takes directions of a gradient out of the base weights"},
+    {"loftq", "it quantizes the base weights in its own way"},
+};
+
+static bool begins(const char *name, const char *with)
+{
+    return strncmp(name, with, strlen(with)) == 0;
+}
+
 static tt_status read_init(const struct tt_json *json, struct tt_lora_config *lora)
 {
     const struct tt_json_value *value = tt_json_get(json->root, "init_lora_weights");
-    const char *name = tt_json_text(value);
+    const char *name = tt_json_text(value), *reason = "it is none of PEFT's";
     if (value == NULL || tt_json_is_null(value) || tt_json_is_bool(value)) return TT_OK;
-    if (name != NULL && strcmp(name, "gaussian") == 0) {
-        lora->gaussian_init = true;
-        return TT_OK;
+    for (size_t i = 0; name != NULL && i < sizeof inits / sizeof *inits; i++) {
+        bool same = strcmp(name, inits[i].name) == 0 ||
+                    (strcmp(inits[i].name, "pissa") == 0 && begins(name, "pissa_niter_"));
+        if (!same) continue;
+        lora->gaussian_init = strcmp(name, "gaussian") == 0;
+        if (inits[i].reason == NULL) return TT_OK;
+        reason = inits[i].reason;
     }
-    if (name != NULL && (strcmp(name, "eva") == 0 || strcmp(name, "orthogonal") == 0)) return TT_OK;
-    tt_status status =
-        tt_fail(TT_ERR_UNSUPPORTED,
-                "%s: init_lora_weights '%s' changes the base weights, so this adapter does not fit "
-                "the original model",
-                json->origin, name != NULL ? name : "(not a name)");
+    tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "%s: init_lora_weights is '%.40s': %s", json->origin,
+                               name != NULL ? name : "(not a name)", reason);
     tt_hint("PEFT's save_pretrained(path_initial_model_for_weight_conversion=...) writes it as a plain LoRA "
             "adapter");
     return status;

@@ -74,4 +74,5 @@ printf '{"prompt": "a", "chosen": "b", "rejected": "c"}\n%.0s' {1..8} >pairs.jso
 expect 0 "" train "${bias[@]}" --objective dpo --dataset_name pairs.jsonl --output_dir dpo
 expect 2 "objective 'dpo' needs a reference, and 'model.layers.0.self_attn.q_proj.bias' trained without LoRA" \
     eval --model_name_or_path model --adapter_name_or_path dpo --objective dpo --eval_dataset pairs.jsonl
+expect 0 '' train "${run[@]}" --objective dpo --dataset_name pairs.jsonl --output_dir dpo_magnitudes
 finish

@@ -187,7 +187,8 @@ void tt_runner_load(struct tt_model_runner *runner, const char *folder, const ch
                                            param->value.dtype));
         }
     }
-    if (adapter_file != NULL) assert_int_equal(adapter_count, tt_safetensors_count(adapter_file));
+    /* Beside these an adapter may repeat tensors of the base. */
+    if (adapter_file != NULL) assert_true(adapter_count <= tt_safetensors_count(adapter_file));
     tt_safetensors_close(adapter_file);
     tt_model_folder_close(files);
 }
