@@ -285,7 +285,7 @@ static void parameters_that_cannot_be_adapted(void **state)
         {"qwen3",
          {.target_parameters = "[\"down_proj\"]"},
          TT_ERR_USAGE,
-         "'down_proj' matches no parameter of experts",
+         "matches no parameter of experts",
          "the model has no experts"},
         {"dense/mixtral",
          {.target_parameters = ".*down_proj"},
@@ -320,8 +320,9 @@ static void parameters_that_cannot_be_adapted(void **state)
         tt_status status = create_from(cases[i].folder, &cases[i].lora, &model);
         const struct tt_error *error = tt_error_last();
         if (status != cases[i].status) fail_msg("case %zu: %s", i, tt_status_name(status));
-        if (strstr(error->message, cases[i].word) == NULL) fail_msg("case %zu: %s", i, error->message);
-        if (strstr(error->hint, cases[i].hint) == NULL) fail_msg("case %zu: %s", i, error->hint);
+        bool told =
+            strstr(error->message, cases[i].word) != NULL && strstr(error->hint, cases[i].hint) != NULL;
+        if (!told) fail_msg("case %zu: %s; %s", i, error->message, error->hint);
     }
 }
 
