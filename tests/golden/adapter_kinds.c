@@ -116,7 +116,7 @@ static tt_status load(const char *folder, struct tt_arena *arena, struct tt_mode
     tt_runner_read_config(model, NULL, facts);
     TT_GO(tt_adapter_config_read(adapter, arena, &options.lora));
     TT_GO(tt_adapter_config_check(&options.lora, facts));
-    TT_GO(tt_adapter_open_for(adapter, facts, &file));
+    TT_GO(tt_adapter_open_for(adapter, facts, &options.lora, &file));
     TT_GO(tt_model_folder_open(model, true, &base));
     TT_GO(tt_model_create(facts, &options, &shape));
     TT_GO(tt_load_check(shape, &(struct tt_load_source){.folder = base, .adapter = file}));

@@ -319,10 +319,8 @@ static void parameters_that_cannot_be_adapted(void **state)
         struct tt_model *model = NULL;
         tt_status status = create_from(cases[i].folder, &cases[i].lora, &model);
         const struct tt_error *error = tt_error_last();
-        if (status != cases[i].status) fail_msg("case %zu: %s", i, tt_status_name(status));
-        bool told =
-            strstr(error->message, cases[i].word) != NULL && strstr(error->hint, cases[i].hint) != NULL;
-        if (!told) fail_msg("case %zu: %s; %s", i, error->message, error->hint);
+        bool told = strstr(error->message, cases[i].word) && strstr(error->hint, cases[i].hint);
+        if (status != cases[i].status || !told) fail_msg("case %zu: %s", i, error->message);
     }
 }
 
