@@ -128,9 +128,10 @@ static tt_status check_best(const struct tt_watch_spec *config)
 static tt_status check_trackers(const struct tt_watch_spec *config, const char *output_dir)
 {
     if (config->report_to < TT_REPORT_TRACKER || tt_store_can(output_dir, TT_STORE_CAN_APPEND)) return TT_OK;
-    return tt_job_usage("trackers of report_to follow the files of output_dir, which must be on a disk for them",
-                        "keep output_dir on a disk and push or copy the result, or report_to tensorboard, whose "
-                        "files are stored");
+    return tt_job_usage(
+        "trackers of report_to follow the files of output_dir, which must be on a disk for them",
+        "keep output_dir on a disk and push or copy the result, or report_to tensorboard, whose "
+        "files are stored");
 }
 
 static tt_status check_watch(const struct tt_watch_spec *config)

@@ -55,13 +55,6 @@ static tt_status check_numbers(const struct tt_lora_config *config)
         return tt_fail(TT_ERR_USAGE, "the LoRA rank r is %" PRId64 "; it must be 1 to 65536", config->r);
     if (!(config->alpha > 0 && config->alpha < 1e9))
         return tt_fail(TT_ERR_USAGE, "lora_alpha is %g; it must be above 0 and below 1e9", config->alpha);
-    if (config->use_dora && config->target_parameters != NULL) {
-        tt_status status =
-            tt_fail(TT_ERR_UNSUPPORTED,
-                    "use_dora is set, and target_parameters names parameters that have no magnitudes");
-        tt_hint("set one of them: PEFT has no DoRA of parameters either");
-        return status;
-    }
     if (!(config->dropout >= 0 && config->dropout < 1)) {
         return tt_fail(TT_ERR_USAGE, "lora_dropout is %g; it must be at least 0 and below 1",
                        config->dropout);

@@ -436,22 +436,6 @@ static void keys_without_effect(void **state)
     tt_free(biased);
 }
 
-/* PEFT has no magnitudes of parameters. */
-static void magnitudes_of_parameters(void **state)
-{
-    const struct tt_model_options options = {.compute_dtype = TT_F32,
-                                             .lora = {.enabled = true,
-                                                      .r = 4,
-                                                      .alpha = 8,
-                                                      .use_dora = true,
-                                                      .target_modules = "[\"q_proj\"]",
-                                                      .target_parameters = "[\"experts.down_proj\"]"}};
-    struct tt_model *model = NULL;
-    (void)state;
-    assert_int_equal(tt_model_create(&small, &options, &model), TT_ERR_UNSUPPORTED);
-    assert_non_null(strstr(tt_error_last()->message, "parameters that have no magnitudes"));
-}
-
 /* Of several adapters at a time none may have modules_to_save, whichever place it has. */
 static void saved_modules_of_several_adapters(void **state)
 {
@@ -512,7 +496,6 @@ int main(void)
         cmocka_unit_test(modules_beside_parameters),
         cmocka_unit_test(linears_that_peft_leaves_out),
         cmocka_unit_test(every_allocation_may_fail),
-        cmocka_unit_test(magnitudes_of_parameters),
         cmocka_unit_test(saved_modules_of_several_adapters),
         cmocka_unit_test(spellings_of_targets),
         cmocka_unit_test(keys_without_effect),
