@@ -1,58 +1,20 @@
 /* One file of a repository into the cache: under its lock, from where an earlier process stopped, verified. */
 #include <string.h>
 
-#include <sodium.h>
-
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/partial_file.h"
-#include "base/sha1.h"
-#include "base/sha256.h"
+#include "hub/blob_sum.h"
 #include "hub/hub_impl.h"
 #include "net/url.h"
 
 enum { PIECE_BYTES = 1 << 20 };
 
-struct sum {
-    bool large;
-    struct tt_sha256 sha256;
-    struct tt_sha1 sha1;
-};
-
-/* The sum of an LFS file is that of its content; git's has a head before it: "blob", the size and a 0 byte. */
-static void begin_sum(struct sum *sum, const struct tt_hub_file *file)
-{
-    char head[40];
-    sum->large = strlen(file->digest) == 64;
-    tt_sha256_init(&sum->sha256);
-    tt_sha1_init(&sum->sha1);
-    int bytes = snprintf(head, sizeof head, "blob %llu", (unsigned long long)file->bytes);
-    tt_sha1_update(&sum->sha1, head, (size_t)bytes + 1);
-}
-
-static void add_to_sum(struct sum *sum, const void *data, size_t bytes)
-{
-    if (sum->large)
-        tt_sha256_update(&sum->sha256, data, bytes);
-    else
-        tt_sha1_update(&sum->sha1, data, bytes);
-}
-
-static void end_sum(struct sum *sum, char digits[TT_HUB_DIGEST_BYTES])
-{
-    unsigned char digest[TT_SHA256_BYTES];
-    if (sum->large)
-        tt_sha256_final(&sum->sha256, digest);
-    else
-        tt_sha1_final(&sum->sha1, digest);
-    sodium_bin2hex(digits, TT_HUB_DIGEST_BYTES, digest, sum->large ? TT_SHA256_BYTES : TT_SHA1_BYTES);
-}
-
 struct taking {
     const struct hub_blob *blob;
     struct tt_partial_file partial;
-    struct sum sum;
+    struct hub_sum sum;
 };
 
 static tt_status take(void *context, const void *data, size_t bytes)
@@ -62,7 +24,7 @@ static tt_status take(void *context, const void *data, size_t bytes)
     if (bytes > blob->file->bytes - taking->partial.bytes)
         return tt_fail(TT_ERR_DATA, "'%s' is longer than the listing says", blob->file->path);
     TT_TRY(tt_partial_file_append(&taking->partial, data, bytes));
-    add_to_sum(&taking->sum, data, bytes);
+    hub_sum_add(&taking->sum, data, bytes);
     blob->taken(blob->context, (int64_t)bytes);
     return TT_OK;
 }
@@ -76,7 +38,7 @@ static tt_status sum_of_begin(struct taking *taking)
         uint64_t left = taking->partial.bytes - at;
         size_t bytes = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
         status = tt_file_pread(taking->partial.descriptor, taking->partial.path, piece, bytes, at);
-        if (status == TT_OK) add_to_sum(&taking->sum, piece, bytes);
+        if (status == TT_OK) hub_sum_add(&taking->sum, piece, bytes);
         at += bytes;
         if (status == TT_OK && hub_is_stopped(taking->blob->hub))
             status = tt_fail(TT_ERR_CANCELLED, "stopped on request");
@@ -115,20 +77,29 @@ static tt_status start_anew(struct taking *taking)
     return tt_partial_file_empty(&taking->partial);
 }
 
+static tt_status fetch_rest(struct taking *taking)
+{
+    const struct tt_hub_file *file = taking->blob->file;
+    TT_TRY(sum_of_begin(taking));
+    if (taking->partial.bytes < file->bytes || file->bytes == 0) TT_TRY(request_rest(taking));
+    if (taking->partial.bytes == file->bytes) return TT_OK;
+    return tt_fail(TT_ERR_IO, "'%s' ends after %llu of %llu bytes", file->path,
+                   (unsigned long long)taking->partial.bytes, (unsigned long long)file->bytes);
+}
+
 /* Fetches what is missing and compares the sum; *same false: what an earlier process left does not belong to it. */
 static tt_status complete(struct taking *taking, bool *same)
 {
     const struct tt_hub_file *file = taking->blob->file;
+    struct tt_error error;
     char digits[TT_HUB_DIGEST_BYTES];
     uint64_t left_behind = taking->partial.bytes;
     *same = true;
-    begin_sum(&taking->sum, file);
-    TT_TRY(sum_of_begin(taking));
-    if (taking->partial.bytes < file->bytes || file->bytes == 0) TT_TRY(request_rest(taking));
-    if (taking->partial.bytes < file->bytes)
-        return tt_fail(TT_ERR_IO, "'%s' ends after %llu of %llu bytes", file->path,
-                       (unsigned long long)taking->partial.bytes, (unsigned long long)file->bytes);
-    end_sum(&taking->sum, digits);
+    hub_sum_begin(&taking->sum, file, taking->blob->aside && file->bytes >= HUB_LARGE_BYTES);
+    tt_status status = fetch_rest(taking);
+    tt_error_copy(&error);
+    hub_sum_end(&taking->sum, digits);
+    if (status != TT_OK) return tt_error_restore(&error);
     *same = strcmp(digits, file->digest) == 0;
     if (*same) return TT_OK;
     TT_TRY(start_anew(taking));

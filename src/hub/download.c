@@ -16,6 +16,7 @@ struct fetching {
     const struct hub_repository *repository;
     const struct tt_hub_file **files; /* the largest first */
     size_t count;
+    int large; /* of them, of HUB_LARGE_BYTES or more */
     struct tt_str folder, locks;
     atomic_size_t next;
     pthread_mutex_t mutex; /* for what follows */
@@ -65,6 +66,7 @@ static tt_status fetch_some(void *context)
                                 .file = fetching->files[i],
                                 .folder = fetching->folder.data,
                                 .locks = fetching->locks.data,
+                                .aside = fetching->large < tt_cpu_count(),
                                 .taken = on_taken,
                                 .context = fetching};
         if (hub_blob_fetch(&blob) != TT_OK) {
@@ -103,6 +105,7 @@ static tt_status list_missing(struct fetching *fetching, const struct tt_hub_lis
             fetching->progress.files++;
         } else {
             fetching->files[fetching->count++] = file;
+            fetching->large += file->bytes >= HUB_LARGE_BYTES;
             *missing += file->bytes;
         }
     }

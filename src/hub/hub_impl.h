@@ -44,12 +44,15 @@ TT_MUST_USE tt_status hub_resolve(struct tt_hub *hub, struct hub_repository *rep
 TT_MUST_USE tt_status hub_list(struct tt_hub *hub, const struct hub_repository *repository,
                                struct tt_hub_listing *listing);
 
+enum { HUB_LARGE_BYTES = 1 << 20 }; /* of a file whose sum is worth a thread */
+
 /* blob.c. Brings one file into blobs/; `taken` is called with bytes that are there now, negative where they go. */
 struct hub_blob {
     struct tt_hub *hub;
     const struct hub_repository *repository;
     const struct tt_hub_file *file;
     const char *folder, *locks; /* of the repository in the cache, of its locks */
+    bool aside;                 /* a processor is free for the sum of a large file */
     void (*taken)(void *context, int64_t bytes);
     void *context;
 };

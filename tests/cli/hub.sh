@@ -12,7 +12,7 @@ cp -r "$root/tests/golden/qwen2/model" $models/some/base && cp "$root"/tests/sup
 chmod -R u+w $models/some/base
 mkdir -p $models/some/base/onnx $models/some/base/additional_chat_templates
 head -c 5000 /dev/urandom >$models/some/base/onnx/model.onnx
-head -c 5000 /dev/urandom >$models/some/base/pytorch_model.bin
+head -c 2500000 /dev/urandom >$models/some/base/pytorch_model.bin # its sum is made by a thread of its own
 printf 'a model' >$models/some/base/README.md
 printf '{{ messages }}' >$models/some/base/additional_chat_templates/tool.jinja
 cp -r "$root/tests/golden/qwen2/adapter_random" $models/some/adapter
@@ -123,6 +123,14 @@ expect 3 "and the hub says $sum" download some/base
 [ ! -e "$snapshot" ] && [ ! -e "$cache/models--some--base/blobs/$sum" ] || fail "a wrong file has a name"
 expect 0 "" download some/base
 cmp $models/some/base/model.safetensors "$snapshot/model.safetensors" || fail "the file differs after a wrong sum"
+large=$(sha256sum <$models/some/base/pytorch_model.bin | cut -d' ' -f1)
+rm "$cache/models--some--base/blobs/$large"
+faults "wrong 1 /cdn/$large"
+expect 3 "and the hub says $large" download some/base
+[ ! -e "$cache/models--some--base/blobs/$large" ] || fail "a wrong large file has a name"
+faults "cut 1 /cdn/$large"
+expect 0 "" download some/base
+cmp $models/some/base/pytorch_model.bin "$snapshot/pytorch_model.bin" || fail "a large file differs after its connection broke"
 # What another program left of a file, right or wrong.
 for left in right wrong; do
     rm "$cache/models--some--base/blobs/$sum"

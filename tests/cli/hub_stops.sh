@@ -7,7 +7,7 @@ source "$root/tests/tools/hub_server.sh"
 grep -q "needs libcurl" err && { echo "skipped: there is no libcurl"; exit 77; }
 export HF_TOKEN=hf_good
 there=hub_root/models/some/thing cache=$HF_HOME/hub
-mkdir -p $there && head -c 400000 /dev/urandom >$there/large.bin && echo '{"a": 1}' >$there/config.json
+mkdir -p $there && head -c 3000000 /dev/urandom >$there/large.bin && echo '{"a": 1}' >$there/config.json
 sum=$(sha256sum <$there/large.bin | cut -d' ' -f1)
 blob=$cache/models--some--thing/blobs/$sum
 times=0
