@@ -157,11 +157,30 @@ static tt_status fail_missing(const char *name, const char *revision, const char
     return status;
 }
 
+bool tt_hub_parse_name(const char *text, char name[TT_HUB_NAME_BYTES], char revision[TT_HUB_NAME_BYTES])
+{
+    const char *at = strchr(text, '@');
+    const size_t bytes = at != NULL ? (size_t)(at - text) : strlen(text);
+    revision[0] = '\0';
+    if (bytes >= TT_HUB_NAME_BYTES || (at != NULL && strlen(at + 1) >= TT_HUB_NAME_BYTES)) return false;
+    memcpy(name, text, bytes);
+    name[bytes] = '\0';
+    if (strchr(name, '/') == NULL || !tt_hub_is_name(name)) return false;
+    if (at == NULL) return true;
+    snprintf(revision, TT_HUB_NAME_BYTES, "%s", at + 1);
+    return tt_hub_is_revision(revision);
+}
+
 tt_status tt_hub_locate(const char *name, const char *revision, const char *what, char **folder)
 {
     if (tt_path_exists(name)) {
         *folder = tt_strdup(name);
         return *folder != NULL ? TT_OK : TT_ERR_MEMORY;
+    }
+    char plain[TT_HUB_NAME_BYTES], own[TT_HUB_NAME_BYTES];
+    if (tt_hub_parse_name(name, plain, own) && own[0] != '\0') {
+        name = plain;
+        revision = own;
     }
     const struct tt_hub_want want = {.kind = "models", .name = name, .revision = revision, .what = what};
     TT_TRY(tt_hub_obtain(&want, folder));

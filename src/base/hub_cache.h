@@ -17,6 +17,10 @@
 
 /* True if `name` can be a repository of the hub: "name" or "owner/name" of letters, digits, '.', '_' and '-'. */
 bool tt_hub_is_name(const char *name);
+/* "owner/name" or "owner/name@revision", the second with the branch, tag or commit; `revision` is "" without it. False: the
+ * text is neither. */
+enum { TT_HUB_NAME_BYTES = 256 };
+bool tt_hub_parse_name(const char *text, char name[TT_HUB_NAME_BYTES], char revision[TT_HUB_NAME_BYTES]);
 /* Finds the cached folder of a repository; returned owned, NULL when it is not in the cache. `kind`: "models" or
  * "datasets". `revision`: a branch, a tag or a commit; NULL: main. */
 TT_MUST_USE tt_status tt_hub_find(const char *kind, const char *name, const char *revision, char **folder);
@@ -41,7 +45,8 @@ typedef tt_status tt_hub_fetcher(void *context, const struct tt_hub_want *want, 
 void tt_hub_set_fetcher(tt_hub_fetcher *fetcher, void *context);
 /* tt_hub_find, and the fetcher for what it does not find, or for more of what it finds. `want->found` is not read. */
 TT_MUST_USE tt_status tt_hub_obtain(const struct tt_hub_want *want, char **folder);
-/* The folder `name`, or else the cached folder of the model or adapter `name`; returned owned. TT_ERR_DATA, with the
+/* The folder `name`, or else the cached folder of the model or adapter `name`, which may say its revision
+ * (tt_hub_parse_name); returned owned. TT_ERR_DATA, with the
  * download command as hint, when there is neither. `what`: "model", "configuration" or "adapter". */
 TT_MUST_USE tt_status tt_hub_locate(const char *name, const char *revision, const char *what, char **folder);
 /* SHA-256 of a file, by its name in the cache: a large file lies at blobs/SHA256, and `path` is a link to it. Stores

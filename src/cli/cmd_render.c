@@ -274,12 +274,12 @@ struct path_list {
 /* "owner/name" and for a data set "owner/name:configuration". */
 static bool is_hub_name(const struct tt_setting *row, const char *path)
 {
-    char name[256];
+    char name[TT_HUB_NAME_BYTES], revision[TT_HUB_NAME_BYTES];
     const bool is_rows = row->path == TT_PATH_ROWS || row->path == TT_PATH_MIXTURE;
-    if (row->path != TT_PATH_HUB && (!is_rows || tt_data_files_has_ending(path))) return false;
-    if (strchr(path, '/') == NULL || strlen(path) >= sizeof name) return false;
-    snprintf(name, sizeof name, "%.*s", is_rows ? (int)strcspn(path, ":") : (int)strlen(path), path);
-    return tt_hub_is_name(name);
+    if (row->path == TT_PATH_HUB) return tt_hub_parse_name(path, name, revision);
+    if (!is_rows || tt_data_files_has_ending(path) || strlen(path) >= sizeof name) return false;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(path, ":"), path);
+    return strchr(name, '/') != NULL && tt_hub_is_name(name);
 }
 
 static tt_status add_path(void *context, const struct tt_setting *row, const char *path)

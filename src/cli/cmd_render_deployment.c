@@ -101,7 +101,8 @@ struct paths {
 
 static void add_path(struct paths *paths, const struct tt_setting *row, const char *path)
 {
-    bool is_name = row->path == TT_PATH_HUB && strchr(path, '/') != NULL && tt_hub_is_name(path);
+    char name[TT_HUB_NAME_BYTES], revision[TT_HUB_NAME_BYTES];
+    bool is_name = row->path == TT_PATH_HUB && tt_hub_parse_name(path, name, revision);
     bool is_stored = !is_name && tt_store_covers(path);
     paths->has_names |= is_name;
     paths->has_stored |= is_stored;

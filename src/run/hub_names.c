@@ -11,9 +11,10 @@
 
 static tt_status fetch_model(const char *name, const char *revision, const char *what)
 {
-    char *folder = NULL;
-    const struct tt_hub_want want = {.kind = "models", .name = name, .revision = revision, .what = what};
-    if (name == NULL || tt_path_exists(name) || !tt_hub_is_name(name)) return TT_OK;
+    char *folder = NULL, plain[TT_HUB_NAME_BYTES], own[TT_HUB_NAME_BYTES];
+    if (name == NULL || tt_path_exists(name) || !tt_hub_parse_name(name, plain, own)) return TT_OK;
+    const struct tt_hub_want want = {
+        .kind = "models", .name = plain, .revision = own[0] != '\0' ? own : revision, .what = what};
     tt_status status = tt_hub_obtain(&want, &folder);
     tt_free(folder);
     return status;

@@ -15,7 +15,7 @@ static const char mark[] = "<!-- This card was written by Trimtab";
 static const char *hub_name(const char *given, char name[256])
 {
     if (given == NULL || tt_path_exists(given) || strlen(given) >= 256) return NULL;
-    tt_snprintf(name, 256, "%.*s", (int)strcspn(given, ":"), given);
+    tt_snprintf(name, 256, "%.*s", (int)strcspn(given, ":@"), given);
     return strchr(name, '/') != NULL && tt_hub_is_name(name) ? name : NULL;
 }
 

@@ -62,7 +62,7 @@ static void add_path(struct paths *paths, const char *path)
 static tt_status add_named(struct paths *paths, const char *kind, const char *path)
 {
     struct tt_str repository = {0};
-    char *name = tt_strndup(path, strcspn(path, ":"));
+    char *name = tt_strndup(path, strcspn(path, strcmp(kind, "models") == 0 ? "@" : ":"));
     if (name == NULL) return TT_ERR_MEMORY;
     tt_status status = TT_OK;
     if (strchr(name, '/') != NULL && tt_hub_is_name(name))

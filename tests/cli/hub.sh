@@ -59,6 +59,17 @@ expect 0 "done: 1 step" "${train[@]}" some/base --dataset_name some/rows --outpu
 # Another split, and an adapter by its name.
 expect 0 "" eval --model some/base --adapter some/adapter --eval_dataset some/rows
 find "$cache/datasets--some--rows/snapshots" -name "test-*" | grep -q . || fail "the split was not fetched"
+# An adapter and a model at a revision.
+rm -rf "$cache/models--some--adapter"
+expect 0 "" eval --model some/base --adapter some/adapter@v1 --eval_dataset some/rows
+[ -e "$cache/models--some--adapter/refs/v1" ] && [ ! -e "$cache/models--some--adapter/refs/main" ] || fail "the ref of an adapter"
+HF_HUB_OFFLINE=1 expect 3 "some/adapter" eval --model some/base --adapter some/adapter --eval_dataset some/rows
+HF_HUB_OFFLINE=1 expect 0 "model folder" inspect "some/base@$commit"
+expect 3 "there is no branch, tag or commit 'v9'" eval --model some/base --adapter some/adapter@v9 --eval_dataset some/rows
+expect 0 "" merge --model_name_or_path "some/base@v1" --adapter_name_or_path some/adapter@v1 --output_dir merged
+for name in some/adapter@ some/adapter@a@b @v1 some@v1; do
+    expect 3 "" eval --model some/base --adapter $name --eval_dataset some/rows
+done
 # Configurations of a card.
 expect 0 "training data: 5 rows" "${train[@]}" some/base --dataset_name some/parts:first --output_dir first
 expect 0 "training data: 7 rows" "${train[@]}" some/base --dataset_name some/parts:second --output_dir second

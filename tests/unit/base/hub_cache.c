@@ -57,6 +57,33 @@ static void names(void **state)
         if (tt_hub_is_name(bad[i])) fail_msg("'%s' is a name", bad[i]);
 }
 
+static void names_with_revisions(void **state)
+{
+    static const struct {
+        const char *text, *name, *revision; /* name NULL: refused */
+    } cases[] = {
+        {"a/b", "a/b", ""},       {"a/b@v1", "a/b", "v1"}, {"a/b@refs/pr/1", "a/b", "refs/pr/1"},
+        {"a", NULL, NULL},        {"a@v1", NULL, NULL},    {"a/b@", NULL, NULL},
+        {"a/b@../c", NULL, NULL}, {"a/b@c@d", NULL, NULL}, {"a/../b@v1", NULL, NULL},
+        {"@v1", NULL, NULL},      {"", NULL, NULL},
+    };
+    char name[TT_HUB_NAME_BYTES], revision[TT_HUB_NAME_BYTES], longest[600];
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (tt_hub_parse_name(cases[i].text, name, revision) != (cases[i].name != NULL))
+            fail_msg("%s", cases[i].text);
+        if (cases[i].name == NULL) continue;
+        assert_string_equal(name, cases[i].name);
+        assert_string_equal(revision, cases[i].revision);
+    }
+    memset(longest, 'a', sizeof longest);
+    longest[1] = '/';
+    longest[sizeof longest - 1] = '\0';
+    assert_false(tt_hub_parse_name(longest, name, revision));
+    longest[10] = '@';
+    assert_false(tt_hub_parse_name(longest, name, revision));
+}
+
 static void revisions(void **state)
 {
     (void)state;
@@ -132,6 +159,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),
+        cmocka_unit_test(names_with_revisions),
         cmocka_unit_test_setup_teardown(revisions, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(places, fresh, test_root_remove),
         cmocka_unit_test_setup_teardown(messages, fresh, test_root_remove),
