@@ -7,12 +7,16 @@
 #include "base/utf8.h"
 #include "cli/job_call.h"
 #include "job/task.h"
+#include "job/resolve.h"
+#include "run/evaluate_tasks.h"
 #include "run/trainer.h"
 
 struct eval_command {
     struct tt_eval_spec spec; /* must be first: the offsets of its settings apply here */
     struct tt_job_call call;
     bool json;
+    const char *tasks, *task_results;
+    bool chooses_sharding; /* with tasks */
 };
 
 /* One row reads as one paragraph. */
@@ -20,6 +24,13 @@ struct eval_command {
 static const struct tt_setting own_settings[] = {
     {.name = "json", .type = TT_SETTING_BOOL, .offset = offsetof(struct eval_command, json),
      .default_text = "false", .transient = true, .help = "Print the result as one JSON object."},
+    {.name = "tasks", .type = TT_SETTING_STRING, .offset = offsetof(struct eval_command, tasks), .path = TT_PATH_READ,
+     .transient = true,
+     .help = "File of task items, one JSON object a line, in place of a data set: contexts with choices, with an end to find, or "
+             "with an answer to generate; accuracies and exact matches are lm-evaluation-harness's."},
+    {.name = "task_results", .type = TT_SETTING_STRING, .offset = offsetof(struct eval_command, task_results),
+     .path = TT_PATH_WRITE, .transient = true, .needs = "tasks",
+     .help = "File for a JSON line of each of the tasks' items: log likelihoods, texts, scores."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -167,7 +178,53 @@ static tt_status resolve(void *target, struct tt_settings *settings)
 {
     struct eval_command *command = target;
     TT_TRY(tt_job_call_read(&command->call, settings));
+    if (command->tasks != NULL)
+        return tt_evaluate_tasks_resolve(settings, &command->spec.job, &command->chooses_sharding);
     return tt_evaluate_resolve(settings, &command->spec.job);
+}
+
+/* A line for each metric of each task. */
+static tt_status write_scores(const struct tt_json_value *scores, struct tt_str *text)
+{
+    TT_TRY(tt_str_printf(text, "%-24s %8s  %-12s %10s %10s\n", "task", "items", "metric", "value", "stderr"));
+    for (size_t i = 0; i < tt_json_count(scores); i++) {
+        const struct tt_json_value *task = tt_json_at(scores, i), *metric;
+        const char *name;
+        for (size_t at = 0; tt_json_next_member(tt_json_get(task, "metrics"), &at, &name, &metric);) {
+            struct tt_str shown = {0};
+            tt_status status = append_name(&shown, tt_json_text(tt_json_get(task, "task")));
+            if (status == TT_OK)
+                status = tt_str_printf(text, "%-24s %8lld  %-12s %10.6g %10.4f\n", tt_str_text(&shown),
+                                       (long long)tt_json_integer(tt_json_get(task, "items")), name,
+                                       tt_json_number(tt_json_get(metric, "value")),
+                                       tt_json_number(tt_json_get(metric, "stderr")));
+            tt_str_deinit(&shown);
+            TT_TRY(status);
+        }
+    }
+    return TT_OK;
+}
+
+static tt_status run_tasks(struct tt_cli *cli, const struct eval_command *command)
+{
+    const struct tt_tasks_config config = {.path = command->tasks,
+                                           .results_path = command->task_results,
+                                           .chooses_sharding = command->chooses_sharding};
+    struct tt_json_value *scores = NULL;
+    struct tt_str text = {0};
+    TT_TRY(tt_evaluate_tasks(&command->spec, &config, cli->cancel, &scores));
+    tt_status status = TT_OK;
+    if (scores == NULL) return TT_OK; /* another process has the result */
+    if (command->json) {
+        status = tt_json_write(scores, 0, false, &text);
+        if (status == TT_OK) status = tt_str_append_char(&text, '\n');
+    } else {
+        status = write_scores(scores, &text);
+    }
+    if (status == TT_OK) status = tt_report_print(cli->report, tt_str_text(&text));
+    tt_json_release(scores);
+    tt_str_deinit(&text);
+    return status;
 }
 
 static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
@@ -178,6 +235,7 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     struct tt_eval_metrics metrics = {0};
     struct tt_str text = {0};
     if (command->call.print_config) return tt_job_call_print(cli, call->settings);
+    if (command->tasks != NULL) return run_tasks(cli, command);
     tt_status status = tt_evaluate_run(&command->spec, &observer, cli->cancel, &result, &metrics);
     bool elsewhere = isnan(result.loss) && result.samples == 0; /* another process has the result */
     if (status == TT_OK && !elsewhere) status = write_result(command, &result, &metrics, &text);
@@ -190,6 +248,8 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
 const struct tt_command_ops tt_cmd_eval = {
     .usage = " --model_name_or_path FOLDER [--adapter_name_or_path FOLDER] "
              "--eval_dataset FILE [--exact_match] [--json]\n\n"
+             "By items with choices or answers: --model_name_or_path FOLDER --tasks FILE.jsonl "
+             "[--task_results FILE] [--json].\n\n"
              "Of a detection: --task detection --weights_path FILE.pth --local_image_dir FOLDER [--json].\n",
     .sections = list_sections,
     .target_bytes = sizeof(struct eval_command),

@@ -388,6 +388,14 @@ tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_job_spec *
     return check_launch(&job->launch);
 }
 
+tt_status tt_evaluate_tasks_resolve(struct tt_settings *settings, struct tt_job_spec *job,
+                                    bool *chooses_sharding)
+{
+    TT_TRY(settle_inference(settings, job));
+    *chooses_sharding = !tt_settings_is_set(settings, "sharding_strategy");
+    return check_launch(&job->launch);
+}
+
 static bool wants_sampling(const struct tt_generate_config *config, const struct tt_settings *settings)
 {
     if (config->temperature == 0) return false;

@@ -12,6 +12,9 @@
 TT_MUST_USE tt_status tt_train_resolve(struct tt_settings *settings, struct tt_job_spec *job);
 /* Evaluation and generation use the weights of a folder, and an adapter if one is given. */
 TT_MUST_USE tt_status tt_evaluate_resolve(struct tt_settings *settings, struct tt_job_spec *job);
+/* An evaluation by task items has no data set. */
+TT_MUST_USE tt_status tt_evaluate_tasks_resolve(struct tt_settings *settings, struct tt_job_spec *job,
+                                                bool *chooses_sharding);
 TT_MUST_USE tt_status tt_generate_resolve(struct tt_settings *settings, struct tt_job_spec *job,
                                           struct tt_generate_config *generate);
 /* The checks of machines take the settings of a training, all of them optional, and check those of the launch. */

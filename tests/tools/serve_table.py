@@ -22,6 +22,16 @@ def rows_of(page):
             yield [name.strip("` ") for name in cells[0].split(",")], *cells[2:]
 
 
+def addresses_of(page):
+    """Rows of four cells: addresses and headers, with the test that asks there."""
+    constants = {"/v1/chat/completions": "CHAT", "/v1/completions": "TEXT", "/v1/models/NAME": '"/v1/models/"'}
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        names = re.findall(r"`([/A-Z][^`]*)`", cells[0])
+        if line.startswith("| ") and len(cells) == 4 and names:
+            yield [constants.get(name, name) for name in names], cells[3]
+
+
 def check_values(server, name, bodies, served):
     value = json.loads(re.match(r"only `(.*?)`", served)[1])
     for body in ("chat", "prompts") if bodies == "both" else (bodies,):
@@ -32,16 +42,22 @@ def check_values(server, name, bodies, served):
         check(status == 400 and json.loads(text)["error"]["param"] == name, name, "with another value at", path, status, text[:200])
 
 
-def check_test(names, test):
+def test_of(names, test):
+    """The file of a test, and the function."""
     found = re.fullmatch(r"(serve_\w+\.py) (test_\w+)", test)
     check(found, names, "has no test:", test)
     text = open(os.path.join(root, "tests/tools", found[1])).read() if found else ""
     body = re.search(rf"^def {found[2]}\(.*?(?=^def |^\w+ = |\Z)", text, re.M | re.S) if found else None
     check(body, "there is no", test)
+    return text, body[0] if body else ""
+
+
+def check_test(names, test):
+    text, body = test_of(names, test)
     for name in names:
         helpers = "".join(re.findall(r"^def (?!test_).*?(?=^def )", text, re.M | re.S))
         wanted = re.compile(rf'"{name}"|\b{name}=')
-        check(body and (wanted.search(body[0]) or wanted.search(helpers)), test, "does not send", name)
+        check(wanted.search(body) or wanted.search(helpers), test, "does not send", name)
 
 
 page = open(os.path.join(root, "docs/openai-api.md")).read()
@@ -59,5 +75,13 @@ for names, bodies, served, test in rows_of(page):
             check_values(server, name, bodies, served)
     else:
         check_test(names, test)
+asked = 0
+for names, test in addresses_of(page):
+    text, body = test_of(names, test)
+    helpers = "".join(re.findall(r"^def (?!test_).*?(?=^def )", text, re.M | re.S))
+    for name in names:
+        check(name in body or name in helpers, test, "does not ask", name)
+        asked += 1
+check(asked > 15, "few addresses, which proves nothing:", asked)
 server.stop()
 sys.exit(1 if failures else 0)
