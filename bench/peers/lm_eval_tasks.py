@@ -38,7 +38,7 @@ def pairs(_):
 def ends(_):
     """The last word of a text, which the model must find by itself: acc is greedy."""
     words = random.sample(WORDS, 3)
-    return {"context": " ".join(words * 3 + words[:2]), "target": words[2]}
+    return {"context": " ".join(words * 3 + words[:2]), "target": " " + words[2]}
 
 
 def adds(_):
@@ -51,7 +51,7 @@ def adds(_):
 def copies(_):
     words = " ".join(random.sample(WORDS, 2))
     return {"context": f"Copy: {random.choice(WORDS)}\nCopied: {words}\nCopy: {words}\nCopied:", "target": words, "until": ["\n"],
-            "max_tokens": 12}
+            "max_tokens": 12, "strip": True}
 
 
 LIKELY = """output_type: multiple_choice

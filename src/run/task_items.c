@@ -160,7 +160,7 @@ static tt_status read_item(struct reader *r, struct tt_task_item *item)
     if (!tt_json_is_object(root)) return tt_fail(TT_ERR_DATA, "an item must be a JSON object");
     TT_TRY(text_of(item, "task", "task", &task));
     TT_TRY(text_of(item, "context", NULL, &context));
-    TT_TRY(text_of(item, "delimiter", " ", &delimiter));
+    TT_TRY(text_of(item, "delimiter", tt_json_get(root, "choices") != NULL ? " " : "", &delimiter));
     item->task = task.data;
     if (tt_json_get(root, "choices") != NULL) return read_choices(r, item, context, delimiter);
     TT_TRY(text_of(item, "target", NULL, &item->target));

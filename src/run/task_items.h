@@ -2,10 +2,11 @@
  * should generate. A file of JSON lines, tokenized as lm-evaluation-harness does it.
  *
  *   {"task": "sums", "context": "1 + 1 =", "choices": ["2", "3"], "answer": 0}     likelihood: the best of the choices
- *   {"task": "ends", "context": "one two", "target": "three"}                       likelihood: the greedy end
+ *   {"task": "ends", "context": "one two", "target": " three"}                      likelihood: the greedy end
  *   {"task": "adds", "context": "Q: 1 + 1\nA:", "target": "2", "until": ["\n"], "max_tokens": 8, "regex": "(\\d+)"}
  *
- * Others: "delimiter" between context and choice (a blank), "match" (which match of regex: 0; -1 the last), "strip". */
+ * Others: "delimiter" before a choice (a blank) or a target (nothing), "match" (which match of regex: 0; -1 the last),
+ * "strip". */
 #ifndef TT_RUN_TASK_ITEMS_H
 #define TT_RUN_TASK_ITEMS_H
 
