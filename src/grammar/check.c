@@ -6,7 +6,7 @@
 #include "grammar/pattern.h"
 #include "grammar/schema.h"
 
-enum { DEPTH_MAX = 128 };
+enum { DEPTH_MAX = 512 };
 
 static bool accepts(struct schema *schema, const struct tt_json_value *from,
                     const struct tt_json_value *value, int depth);

@@ -24,8 +24,9 @@ struct lexical_key {
 };
 void lexical_key(struct grammar_work *work, const struct lexical_key *spec, struct dfa *out);
 
-/* Numbers between bounds. Those with bounds have no exponent, and of their fraction as many digits as a double
- * tells apart; bounds of more digits are drawn inwards. multiple > 0: whole multiples of it. */
+/* Numbers between bounds, with at most 18 digits before the point. Those with bounds have no exponent, and of their
+ * fraction as many digits as a double tells apart; bounds of more digits are drawn inwards. multiple > 0: whole
+ * multiples of it. */
 struct lexical_number {
     bool whole, has_min, has_max, above_min, below_max; /* above_min: not min itself */
     double min, max;

@@ -178,15 +178,16 @@ static void add_magnitudes(struct nfa *nfa, uint32_t from, int64_t low, bool has
         if (least <= most) add_same_length(nfa, from, least, most, whole, places, to);
     }
     if (has_high) return;
-    uint32_t at = nfa_state(nfa);
+    uint32_t at = nfa_state(nfa), fraction = nfa_state(nfa);
     nfa_bytes(nfa, from, '1', '9', at);
-    for (int i = 0; i < last; i++) {
+    for (int i = 1; i < DIGITS_MAX; i++) {
+        if (i > last) nfa_empty(nfa, at, fraction);
         uint32_t next = nfa_state(nfa);
         nfa_bytes(nfa, at, '0', '9', next);
         at = next;
     }
-    nfa_bytes(nfa, at, '0', '9', at);
-    add_fraction(nfa, at, places, to);
+    nfa_empty(nfa, at, fraction);
+    add_fraction(nfa, fraction, places, to);
 }
 
 static void add_interval(struct nfa *nfa, uint32_t from, const struct interval *interval, uint32_t to)
@@ -203,7 +204,7 @@ static void add_interval(struct nfa *nfa, uint32_t from, const struct interval *
     }
 }
 
-/* -?(0|[1-9][0-9]*), of a number with a fraction and an exponent of one or two digits, which keep it a double. */
+/* -?(0|[1-9][0-9]{0,17}), of a number with a fraction and an exponent of one or two digits, which keep it a double. */
 static void add_any(struct nfa *nfa, uint32_t from, bool whole, uint32_t to)
 {
     uint32_t begin = nfa_state(nfa), digits = nfa_state(nfa), fraction = nfa_state(nfa),
@@ -211,8 +212,12 @@ static void add_any(struct nfa *nfa, uint32_t from, bool whole, uint32_t to)
     nfa_empty(nfa, from, begin);
     nfa_bytes(nfa, begin, '0', '0', fraction);
     nfa_bytes(nfa, begin, '1', '9', digits);
-    nfa_bytes(nfa, digits, '0', '9', digits);
     nfa_empty(nfa, digits, fraction);
+    for (uint32_t i = 1, at = digits, next; i < DIGITS_MAX; i++, at = next) {
+        next = nfa_state(nfa);
+        nfa_bytes(nfa, at, '0', '9', next);
+        nfa_empty(nfa, next, fraction);
+    }
     nfa_empty(nfa, fraction, to);
     uint32_t negative = nfa_word(nfa, from, "-");
     nfa_bytes(nfa, negative, '1', '9', digits);
@@ -259,13 +264,21 @@ void lexical_number(struct grammar_work *work, const struct lexical_number *spec
     struct nfa nfa = {.work = work};
     struct lexical_number chosen = *spec;
     struct dfa multiples = {0}, both = {0};
-    if (spec->multiple > 0) chosen.whole = true;
+    if (spec->multiple > 0) {
+        /* Doubles tell integers of 15 digits apart, and so the rests of them. */
+        double most = (double)(power_of_ten(DOUBLE_DIGITS) - 1);
+        chosen.whole = true;
+        if (!spec->has_max || spec->max > most)
+            chosen.max = most, chosen.has_max = true, chosen.below_max = false;
+        if (!spec->has_min || spec->min < -most)
+            chosen.min = -most, chosen.has_min = true, chosen.above_min = false;
+    }
     if (spec->multiple > MULTIPLE_MAX)
         grammar_refuse(work, "multipleOf is %lld: at most %d is supported", (long long)spec->multiple,
                        MULTIPLE_MAX);
     uint32_t from = nfa_state(&nfa), to = nfa_state(&nfa);
     struct interval interval = make_interval(&chosen);
-    if (spec->has_min || spec->has_max)
+    if (chosen.has_min || chosen.has_max)
         add_interval(&nfa, from, &interval, to);
     else
         add_any(&nfa, from, chosen.whole, to);

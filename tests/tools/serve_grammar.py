@@ -119,6 +119,27 @@ def test_calls(server, several):
     check((len(counts) > 1) == several, "numbers of calls:", counts)
 
 
+def test_random_schemas(server, lines):
+    """Random schemas on a model of random weights; jsonschema decides where Python has it, else JSON itself."""
+    try:
+        import jsonschema
+    except ImportError:
+        jsonschema = None
+    ended = 0
+    schemas = {json.dumps(json.loads(line)["schema"]) for line in open(lines)}
+    for seed, schema in enumerate(sorted(schemas)):
+        body = {"prompt": "abc", "max_tokens": 150, "temperature": 1.5, "seed": seed, "n": 2, "guided_json": json.loads(schema)}
+        status, text = server.ask(TEXT, body)
+        check(status == 200, "status", status, text[:300], schema)
+        for choice in json.loads(text)["choices"] if status == 200 else []:
+            if choice["finish_reason"] == "stop":
+                value = json.loads(choice["text"])
+                ended += 1
+                check(jsonschema is None or jsonschema.Draft202012Validator(json.loads(schema)).is_valid(value),
+                      "not valid:", choice["text"], schema)
+    check(ended > len(schemas) / 2, "few answers ended:", ended, "of", 2 * len(schemas))
+
+
 def test_refusals(server):
     long = {"type": "string", "maxLength": 10000000}
     for more, param, words in (
@@ -162,6 +183,7 @@ if not several:
     test_members(server)
     test_streams(server)
     test_refusals(server)
+    test_random_schemas(server, sys.argv[4])
 test_calls(server, several)
 server.stop()
 sys.exit(1 if failures else 0)
