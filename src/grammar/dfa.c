@@ -254,6 +254,36 @@ static void run_subset(struct subset *s, uint32_t start, struct dfa *out)
     }
 }
 
+static bool same_column(const struct dfa *dfa, uint32_t a, uint32_t b)
+{
+    for (size_t s = 0; s < dfa->states; s++)
+        if (dfa->next[s * dfa->classes + a] != dfa->next[s * dfa->classes + b]) return false;
+    return true;
+}
+
+/* Makes one class of those that lead to the same states from everywhere: edges have more borders than that. */
+static void merge_classes(struct grammar_work *work, struct dfa *dfa)
+{
+    uint64_t hashes[256] = {0};
+    uint32_t merged[256], chosen[256], count = 0;
+    size_t cells = (size_t)dfa->states * dfa->classes;
+    if (!grammar_spend(work, cells / 4, 0)) return;
+    for (size_t i = 0; i < cells; i++)
+        hashes[i % dfa->classes] = (hashes[i % dfa->classes] ^ dfa->next[i]) * UINT64_C(0x9E3779B97F4A7C15);
+    for (uint32_t c = 0; c < dfa->classes; c++) {
+        uint32_t same = 0;
+        while (same < count && (hashes[chosen[same]] != hashes[c] || !same_column(dfa, chosen[same], c)))
+            same++;
+        if (same == count) chosen[count++] = c;
+        merged[c] = same;
+    }
+    for (size_t s = 0; s < dfa->states; s++)
+        for (uint32_t c = 0; c < count; c++)
+            dfa->next[s * count + c] = dfa->next[s * dfa->classes + chosen[c]];
+    for (int b = 0; b < 256; b++) dfa->class_of[b] = (uint8_t)merged[dfa->class_of[b]];
+    dfa->classes = count;
+}
+
 void dfa_of_nfa(const struct nfa *nfa, uint32_t start, uint32_t end, struct dfa *out)
 {
     struct subset s = {.work = nfa->work, .nfa = nfa, .end = end};
@@ -262,6 +292,7 @@ void dfa_of_nfa(const struct nfa *nfa, uint32_t start, uint32_t end, struct dfa 
         class_bytes(nfa, out);
         run_subset(&s, start, out);
         dfa_trim(nfa->work, out);
+        if (grammar_is_well(nfa->work) && out->states > 0) merge_classes(nfa->work, out);
     }
     tt_free(s.first);
     tt_free((void *)s.edges);
