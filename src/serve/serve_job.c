@@ -224,7 +224,7 @@ static size_t count_visible(const struct tt_api_request *request, const struct t
     if (is_finished(choice)) return bytes;
     size_t visible = held == 0 ? bytes : bytes > held - 1 ? bytes - (held - 1) : 0;
     if (request->tools != NULL) {
-        size_t settled = tt_tool_calls_settled((struct tt_span){choice->text.data, bytes});
+        size_t settled = tt_tool_calls_settled((struct tt_span){choice->text.data, bytes}, request->tools);
         if (settled < visible) visible = settled;
     }
     while (visible > 0 && visible < bytes && ((unsigned char)choice->text.data[visible] & 0xC0) == 0x80)

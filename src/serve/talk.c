@@ -1,17 +1,13 @@
 #include "serve/talk.h"
 
-#include <string.h>
-
 #include "data/chat_row.h"
 
-/* The form of calls that the template for conversations with tools writes. A template that cannot be read is an
- * error of the requests that need it. */
-static void find_call_form(struct tt_talk *talk)
+/* A template that cannot be read is an error of the requests that need it. */
+static void find_template(struct tt_talk *talk)
 {
     const struct tt_chat_template *source;
     const struct tt_jinja *jinja;
-    if (tt_chat_template(talk->chat, true, &source, &jinja) == TT_OK)
-        talk->tags_calls = strstr(source->text, "<tool_call>") != NULL;
+    if (tt_chat_template(talk->chat, true, &source, &jinja) == TT_OK) talk->chat_template = source->text;
     tt_error_clear();
 }
 
@@ -27,7 +23,7 @@ tt_status tt_talk_open(const struct tt_talk_config *config, struct tt_talk *talk
                                                                    : talk->inputs->template_path,
                                          .date = config->date};
     TT_GO(tt_chat_create(&talk->data, talk->inputs->tokenizer, &talk->chat));
-    find_call_form(talk);
+    find_template(talk);
     TT_GO(tt_tokenizer_scratch_create(talk->inputs->tokenizer, &talk->scratch));
 out:
     if (status != TT_OK) tt_talk_close(talk);

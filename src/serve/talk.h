@@ -20,7 +20,7 @@ struct tt_talk {
     struct tt_data_config data;
     struct tt_chat *chat;
     struct tt_tokenizer_scratch *scratch;
-    bool tags_calls; /* the template writes calls of tools as <tool_call>...</tool_call> */
+    const char *chat_template; /* for conversations with tools; lent by `chat`, NULL: none */
 };
 
 /* A zeroed struct is empty, as is the struct after an error. */

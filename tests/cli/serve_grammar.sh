@@ -14,7 +14,14 @@ command -v python3 >/dev/null || { echo "skipped: no python3"; exit 77; }
 client=("$root/tests/tools/serve_grammar.py" "$trimtab" model "$root/tests/golden/llama3/adapter_random")
 TT_GRAMMAR_SCHEMAS=60 TT_GRAMMAR_LINES="$PWD/lines.jsonl" "$build/tests/test_unit_grammar_random_schemas" || fail "the schemas"
 python3 "${client[@]}" lines.jsonl || fail "a client"
-# The template of a model that writes its calls in tags.
-echo "$template{% if false %}<tool_call>{% endif %}" >model/chat_template.jinja
-python3 "${client[@]}" tagged || fail "a client of calls in tags"
+# Templates of models that write calls in other forms.
+form() {
+    echo "$template{% if false %}$2{% endif %}" >model/chat_template.jinja
+    python3 "${client[@]}" "$1" || fail "a client of calls as $1"
+}
+form hermes '<tool_call>'
+form xml '<tool_call><function='
+form mistral '[TOOL_CALLS]'
+form named '[TOOL_CALLS] [ARGS]'
+form gemma '<|tool_call>call:'
 finish
