@@ -81,10 +81,11 @@ static tt_status find_alpha(struct gguf_export *export)
 /* Where a tensor of the model is in the file. */
 struct place {
     char name[NAME_BYTES];
-    int64_t turned_rows; /* rows of a head that are permuted; 0: none */
-    int layer;           /* -1: outside of the layers */
-    float shift;         /* added to the values */
-    bool multiplied;     /* the values by `factor` */
+    char second[NAME_BYTES]; /* of the second half of the rows of each expert; "": all have one name */
+    int64_t turned_rows;     /* rows of a head that are permuted; 0: none */
+    int layer;               /* -1: outside of the layers */
+    float shift;             /* added to the values */
+    bool multiplied;         /* the values by `factor` */
     float factor;
     struct tt_gguf_arrangement arrangement;
 };
@@ -119,10 +120,16 @@ static tt_status find_place(const struct gguf_export *export, const char *tensor
     const struct tt_gguf_name *name = find_name(export, module, &suffix);
     tt_free(path);
     if (name == NULL) return tt_fail(TT_ERR_UNSUPPORTED, "GGUF has no name for '%s'", tensor);
+    const char *blank = strchr(name->name, ' ');
+    int bytes = blank != NULL ? (int)(blank - name->name) : (int)strlen(name->name);
+    place->second[0] = '\0';
     if (module->layer >= 0)
-        (void)snprintf(place->name, sizeof place->name, "blk.%d.%s%s", module->layer, name->name, suffix);
+        (void)snprintf(place->name, sizeof place->name, "blk.%d.%.*s%s", module->layer, bytes, name->name,
+                       suffix);
     else
         (void)snprintf(place->name, sizeof place->name, "%s%s", name->name, suffix);
+    if (blank != NULL)
+        (void)snprintf(place->second, sizeof place->second, "blk.%d.%s", module->layer, blank + 1);
     place->layer = module->layer;
     place->multiplied = false;
     bool turned = name->rotated && export->architecture->pairs && module->layer >= 0;
@@ -167,25 +174,24 @@ static enum tt_gguf_type choose_type(struct gguf_export *export, const struct pl
     return type != TT_GGUF_TYPES ? type : tt_gguf_plain_type(plain);
 }
 
-static tt_status add_output(struct gguf_export *export, const struct tt_merge_tensor *tensor,
-                            const struct place *place)
+/* Numbers that readers have in fp32 whatever the type of the matrices: vectors, biases, routers, and the weights of a
+ * convolution of single channels. */
+static bool is_exact(const struct tt_merge_tensor *tensor, const char *name, bool channels)
 {
-    struct tt_merge_output output = {.tensor = tensor,
-                                     .head_rows = place->turned_rows,
-                                     .arrangement = place->arrangement,
-                                     .multiplied = place->multiplied,
-                                     .factor = place->factor,
-                                     .shift = place->shift};
-    const int64_t two[] = {tensor->rows, tensor->columns};
-    /* The weights of a convolution of single channels are a matrix there, in fp32. */
-    bool channels = tensor->rank == 3 && tensor->dims[1] == 1;
-    int rank = channels ? 2 : tensor->rank;
-    const int64_t *dims = rank > 2 ? tensor->dims : two;
-    tt_dtype plain = tensor->rank == 1 || channels ? TT_F32 : export->dtype;
+    return tensor->rank == 1 || channels || tt_ends_with(name, ".bias") ||
+           strstr(name, ".ffn_gate_inp") != NULL;
+}
+
+static tt_status add_output(struct gguf_export *export, struct tt_merge_output output,
+                            const struct place *place, int rank, const int64_t *dims, bool exact)
+{
+    tt_dtype plain = exact ? TT_F32 : export->dtype;
     enum tt_gguf_type type = choose_type(export, place, plain, rank, dims);
+    int64_t count = 1;
     if (type == TT_GGUF_TYPES)
         return tt_fail(TT_ERR_UNSUPPORTED, "'%s' would be %s, which GGUF export does not support",
                        place->name, tt_dtype_torch_name(plain));
+    for (int d = 0; d < rank; d++) count *= dims[d];
     output.dtype = tt_gguf_type_facts(type)->dtype;
     if (output.dtype == TT_DTYPE_NONE) {
         output.dtype = TT_F32;
@@ -194,9 +200,46 @@ static tt_status add_output(struct gguf_export *export, const struct tt_merge_te
     TT_TRY(tt_gguf_add_tensor(&export->header, place->name, rank, dims, type, &output.offset));
     export->outputs[export->output_count++] = output;
     export->of_type[type]++;
-    export->weights += tensor->rows * tensor->columns;
-    export->weight_bytes += tt_gguf_type_bytes(type, tensor->rows * tensor->columns);
+    export->weights += count;
+    export->weight_bytes += tt_gguf_type_bytes(type, count);
     return TT_OK;
+}
+
+static tt_status add_whole(struct gguf_export *export, const struct tt_merge_tensor *tensor,
+                           const struct place *place)
+{
+    const struct tt_merge_output output = {.tensor = tensor,
+                                           .head_rows = place->turned_rows,
+                                           .arrangement = place->arrangement,
+                                           .multiplied = place->multiplied,
+                                           .factor = place->factor,
+                                           .shift = place->shift};
+    const int64_t two[] = {tensor->rows, tensor->columns};
+    bool channels = tensor->rank == 3 && tensor->dims[1] == 1; /* a matrix there */
+    int rank = channels ? 2 : tensor->rank;
+    return add_output(export, output, place, rank, rank > 2 ? tensor->dims : two,
+                      is_exact(tensor, place->name, channels));
+}
+
+/* The rows of each expert are two tensors there. A bias has no columns: its numbers are rows here. */
+static tt_status add_halves(struct gguf_export *export, const struct tt_merge_tensor *tensor,
+                            const struct place *place)
+{
+    struct place second = *place;
+    int64_t half = tensor->dims[1] / 2, dims[] = {tensor->dims[0], half, tensor->columns};
+    bool bias = tensor->rank == 2;
+    if (bias) {
+        struct tt_merge_tensor *numbers = &export->matrices[export->matrix_count++];
+        *numbers = *tensor;
+        numbers->rows *= numbers->columns;
+        numbers->columns = 1;
+        tensor = numbers;
+    }
+    struct tt_merge_output output = {.tensor = tensor, .part_period = 2 * half, .part_rows = half};
+    memcpy(second.name, place->second, sizeof second.name);
+    TT_TRY(add_output(export, output, place, bias ? 2 : 3, dims, bias));
+    output.part_first = half;
+    return add_output(export, output, &second, bias ? 2 : 3, dims, bias);
 }
 
 static tt_status add_model_tensors(struct gguf_export *export)
@@ -207,7 +250,8 @@ static tt_status add_model_tensors(struct gguf_export *export)
         struct place place;
         if (tensor->left_alone) continue;
         TT_TRY(find_place(export, tensor->name, &place));
-        TT_TRY(add_output(export, tensor, &place));
+        TT_TRY(place.second[0] != '\0' ? add_halves(export, tensor, &place)
+                                       : add_whole(export, tensor, &place));
     }
     return TT_OK;
 }
@@ -229,12 +273,12 @@ static tt_status check_adapted(const struct gguf_export *export, const struct tt
 /* A unchanged; the rows of B permuted as those of the matrix it is added to. */
 static tt_status add_adapter_tensors(struct gguf_export *export)
 {
-    size_t count = 0;
     for (size_t i = 0; i < export->merge->count; i++) {
         const struct tt_merge_tensor *tensor = &export->merge->tensors[i];
         struct place place, to_a = {0}, to_b = {0};
         if (tensor->lora_A == NULL) continue;
-        struct tt_merge_tensor *a = &export->matrices[count++], *b = &export->matrices[count++];
+        struct tt_merge_tensor *a = &export->matrices[export->matrix_count++];
+        struct tt_merge_tensor *b = &export->matrices[export->matrix_count++];
         *a = (struct tt_merge_tensor){.name = tensor->lora_A->name,
                                       .saved = tensor->lora_A,
                                       .rank = 2,
@@ -253,8 +297,8 @@ static tt_status add_adapter_tensors(struct gguf_export *export)
         to_b.factor = (float)(alpha_of(tensor) / export->alpha);
         to_b.multiplied = fabsf(to_b.factor - 1) > 1e-6f;
         (place.arrangement.columns ? &to_a : &to_b)->arrangement = place.arrangement;
-        TT_TRY(add_output(export, a, &to_a));
-        TT_TRY(add_output(export, b, &to_b));
+        TT_TRY(add_whole(export, a, &to_a));
+        TT_TRY(add_whole(export, b, &to_b));
     }
     return TT_OK;
 }

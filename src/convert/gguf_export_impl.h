@@ -18,7 +18,8 @@ struct gguf_export {
     uint64_t weight_bytes;
     struct tt_gguf_header header;
     struct tt_str bytes, temporary;   /* the header; path of the incomplete file */
-    struct tt_merge_tensor *matrices; /* A and B, which are not tensors of a model */
+    struct tt_merge_tensor *matrices; /* A and B, which are not tensors of a model; biases as rows */
+    size_t matrix_count;
     struct tt_merge_output *outputs;
     size_t output_count;
     struct tt_gguf_vectors vectors;

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hub_cache.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "convert/card.h"
 #include "convert/gguf_export_impl.h"
@@ -47,7 +48,10 @@ static tt_status put_yarn(struct gguf_export *export, const struct tt_rope *rope
 {
     double usual = rope->factor > 1 ? 0.1 * log(rope->factor) + 1.0 : 1.0;
     bool own_betas = rope->beta_fast != 32 || rope->beta_slow != 1;
-    if (!rope->truncate) return gguf_refuse("yarn with truncate false", NULL);
+    if (!rope->truncate && !export->architecture->untruncated)
+        return gguf_refuse("yarn with truncate false", NULL);
+    if (!rope->truncate)
+        tt_notice("readers of the file round the borders of yarn, which this model does not (truncate)");
     if (own_betas && !export->architecture->yarn_keys)
         return gguf_refuse(
             "a beta_fast of yarn other than 32, or a beta_slow other than 1, for this model type", NULL);
@@ -156,6 +160,8 @@ static tt_status put_key(struct gguf_export *export, const struct tt_gguf_key *k
         return tt_gguf_put_u32(&export->header, name, (int64_t)key->value);
     case TT_GGUF_KEY_F32:
         return tt_gguf_put_f32(&export->header, name, key->value);
+    case TT_GGUF_KEY_BOOL:
+        return tt_gguf_put_bool(&export->header, name, key->value != 0);
     case TT_GGUF_KEY_I32S:
     case TT_GGUF_KEY_BOOLS:
         return put_list(export, name, key);

@@ -93,7 +93,10 @@ struct tt_merge_output {
     int64_t head_rows;
     /* The type is F32 with negated_exp. Not with head_rows or pieces. */
     struct tt_gguf_arrangement arrangement;
-    float shift;     /* added to each value; the type is then F32 */
+    float shift; /* added to each value; the type is then F32 */
+    /* Rows [part_first, part_first + part_rows) of every part_period are written, one after the other; part_period 0:
+     * all rows. Not with head_rows, pieces or an arrangement of rows. */
+    int64_t part_period, part_first, part_rows;
     bool multiplied; /* each value by `factor`; not for tensors that an adapter changes */
     float factor;
     struct tt_merge_change change; /* out; only for tensors that an adapter changes */

@@ -21,6 +21,7 @@ typedef float four __attribute__((vector_size(16)));
 struct chunk {
     size_t output;
     int64_t first, rows;
+    int64_t to; /* the first of its rows in the file */
     struct tt_merge_change change;
 };
 
@@ -510,7 +511,7 @@ static tt_status do_chunk(struct work *work, struct hand *hand, struct chunk *ch
     if (reordered && !output->arrangement.columns) return write_arranged(output, chunk, rows, row_bytes);
     if (output->pieces != NULL) return write_pieces(work, output, chunk, rows);
     return tt_file_pwrite(output->descriptor, output->path, rows, (size_t)chunk->rows * row_bytes,
-                          output->offset + (uint64_t)chunk->first * row_bytes);
+                          output->offset + (uint64_t)chunk->to * row_bytes);
 }
 
 static tt_status run_thread(void *argument)
@@ -533,18 +534,31 @@ static tt_status run_thread(void *argument)
     return status;
 }
 
+/* Cuts the parts of an output into chunks and returns their number. `chunks` NULL: counts them. */
+static size_t cut_output(const struct tt_merge_output *output, size_t index, struct chunk *chunks)
+{
+    int64_t step = rows_per_chunk(output), whole = output->tensor->rows, to = 0;
+    int64_t period = output->part_period > 0 ? output->part_period : whole;
+    int64_t part = output->part_period > 0 ? output->part_rows : whole;
+    size_t count = 0;
+    for (int64_t begin = output->part_first; begin < whole; begin += period) {
+        for (int64_t at = 0; at < part; at += step, count++) {
+            int64_t rows = tt_smaller(step, part - at);
+            if (chunks != NULL)
+                chunks[count] = (struct chunk){.output = index, .first = begin + at, .rows = rows, .to = to};
+            to += rows;
+        }
+    }
+    return count;
+}
+
 static tt_status cut_chunks(struct work *work, size_t output_count)
 {
     size_t count = 0;
     for (int pass = 0; pass < 2; pass++) {
         count = 0;
-        for (size_t o = 0; o < output_count; o++) {
-            int64_t rows = work->outputs[o].tensor->rows, step = rows_per_chunk(&work->outputs[o]);
-            for (int64_t first = 0; first < rows; first += step, count++)
-                if (pass == 1)
-                    work->chunks[count] =
-                        (struct chunk){.output = o, .first = first, .rows = tt_smaller(step, rows - first)};
-        }
+        for (size_t o = 0; o < output_count; o++)
+            count += cut_output(&work->outputs[o], o, pass == 1 ? work->chunks + count : NULL);
         if (pass == 0) work->chunks = tt_calloc(count + 1, sizeof *work->chunks);
         if (work->chunks == NULL) return TT_ERR_MEMORY;
     }

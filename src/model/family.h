@@ -8,7 +8,8 @@
 #include "model/lora_convert.h"
 
 /* A tensor of llama.cpp: module "self_attn.q_proj" of a layer is "blk.<layer>.attn_q", and so is a parameter of the
- * layer itself. Where `module` is the whole name of a tensor, "linear_attn.A_log", so is `name`. */
+ * layer itself. Where `module` is the whole name of a tensor, "linear_attn.A_log", so is `name`; of experts it may be
+ * two names with a blank between, those of the first and the second half of the rows of each. */
 struct tt_gguf_name {
     const char *module, *name;
     bool rotated; /* its rows are heads that rotate */
@@ -21,14 +22,14 @@ typedef int32_t tt_gguf_of_layer(const struct tt_model_facts *facts, int64_t lay
 
 struct tt_gguf_key {
     const char *key; /* after "<architecture>." */
-    enum { TT_GGUF_KEY_U32, TT_GGUF_KEY_F32, TT_GGUF_KEY_I32S, TT_GGUF_KEY_BOOLS } type;
+    enum { TT_GGUF_KEY_U32, TT_GGUF_KEY_F32, TT_GGUF_KEY_BOOL, TT_GGUF_KEY_I32S, TT_GGUF_KEY_BOOLS } type;
     double value;
     /* of lists: `count` values, lent; or NULL, and one for each layer */
     const int32_t *list;
     size_t count;
     tt_gguf_of_layer *of_layer;
 };
-enum { TT_GGUF_KEYS_MAX = 24 };
+enum { TT_GGUF_KEYS_MAX = 40 };
 struct tt_gguf_keys {
     struct tt_gguf_key items[TT_GGUF_KEYS_MAX];
     int count;
@@ -36,6 +37,7 @@ struct tt_gguf_keys {
 /* A key that is there already gets the new value. */
 void tt_gguf_add_u32(struct tt_gguf_keys *keys, const char *key, int64_t value);
 void tt_gguf_add_f32(struct tt_gguf_keys *keys, const char *key, double value);
+void tt_gguf_add_bool(struct tt_gguf_keys *keys, const char *key, bool value);
 void tt_gguf_add_i32s(struct tt_gguf_keys *keys, const char *key, const int32_t *list, size_t count);
 void tt_gguf_add_layers_i32(struct tt_gguf_keys *keys, const char *key, tt_gguf_of_layer *of_layer);
 void tt_gguf_add_layers_bool(struct tt_gguf_keys *keys, const char *key, tt_gguf_of_layer *of_layer);
@@ -65,10 +67,11 @@ struct tt_gguf_family {
     /* It rotates neighbouring pairs, while Hugging Face's weights are for pairs half a head apart: the rows of rotated
      * tensors are permuted. */
     bool pairs;
-    bool windows;   /* it has sliding windows */
-    bool longrope;  /* it has LongRoPE's factors */
-    bool yarn_keys; /* it reads yarn's betas, and rope.scaling.yarn_log_multiplier */
-    bool factors;   /* it needs the divisors of frequencies of rotation 0, which may all be 1 */
+    bool windows;     /* it has sliding windows */
+    bool longrope;    /* it has LongRoPE's factors */
+    bool yarn_keys;   /* it reads yarn's betas, and rope.scaling.yarn_log_multiplier */
+    bool factors;     /* it needs the divisors of frequencies of rotation 0, which may all be 1 */
+    bool untruncated; /* its yarn rounds no borders, and readers do: written with a notice */
     /* Tokenizers of SentencePiece's kind have merges instead of scores, under this name of the kind; NULL: scores. */
     const char *tokenizer;
     const char *unadapted;            /* a tensor that readers multiply by without its LoRA; NULL: none */

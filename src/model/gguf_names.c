@@ -18,6 +18,9 @@ const struct tt_gguf_name tt_gguf_names[] = {
     {"mlp.gate_proj", "ffn_gate", false},
     {"mlp.up_proj", "ffn_up", false},
     {"mlp.down_proj", "ffn_down", false},
+    {"mlp.gate", "ffn_gate_inp", false},
+    {"mlp.experts.gate_up_proj", "ffn_gate_exps.weight ffn_up_exps.weight", false},
+    {"mlp.experts.down_proj", "ffn_down_exps.weight", false},
     {NULL, NULL, false},
 };
 
@@ -51,6 +54,11 @@ void tt_gguf_add_u32(struct tt_gguf_keys *keys, const char *key, int64_t value)
 void tt_gguf_add_f32(struct tt_gguf_keys *keys, const char *key, double value)
 {
     add_key(keys, (struct tt_gguf_key){.key = key, .type = TT_GGUF_KEY_F32, .value = value});
+}
+
+void tt_gguf_add_bool(struct tt_gguf_keys *keys, const char *key, bool value)
+{
+    add_key(keys, (struct tt_gguf_key){.key = key, .type = TT_GGUF_KEY_BOOL, .value = value});
 }
 
 void tt_gguf_add_i32s(struct tt_gguf_keys *keys, const char *key, const int32_t *list, size_t count)

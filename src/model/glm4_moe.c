@@ -29,9 +29,32 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     tt_mixture_build(facts, builder, &attention, &tt_mixture_grouped_names);
 }
 
+static const struct tt_gguf_name gguf_names[] = {
+    {"post_attention_layernorm", "post_attention_norm", false},
+    {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias", false},
+    TT_SHARED_GGUF_NAMES("mlp.shared_experts"),
+    {NULL, NULL, false},
+};
+
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    tt_dense_gguf_keys(facts, keys);
+    tt_mixture_gguf_grouped_keys(facts, &TT_FAMILY_OWN_CONST(facts, struct tt_dense_mixture)->mixture, keys);
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    const char *layers = tt_mixture_cannot_layers(facts, true);
+    return layers != NULL ? layers : tt_dense_cannot(facts);
+}
+
+static const struct tt_gguf_family gguf = {
+    .name = "glm4moe", .names = gguf_names, .add_keys = add_keys, .cannot = cannot};
+
 const struct tt_model_family tt_family_glm4_moe = {
     .model_type = "glm4_moe",
     .architecture = "Glm4MoeForCausalLM",
+    .gguf = &gguf,
     .older_experts = &tt_mixture_older,
     .sources = tt_mixture_sources,
     .predicts_further = true,

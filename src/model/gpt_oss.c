@@ -105,9 +105,51 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     tt_mixture_build(facts, builder, &attention_names, &experts_names);
 }
 
+static const struct tt_gguf_name gguf_names[] = {
+    {"post_attention_layernorm", "post_attention_norm", false},
+    {"self_attn.sinks", "attn_sinks.weight", false},
+    {"mlp.router", "ffn_gate_inp", false},
+    {"mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias ffn_up_exps.bias", false},
+    {"mlp.experts.down_proj_bias", "ffn_down_exps.bias", false},
+    {NULL, NULL, false},
+};
+
+static int64_t window_of(const struct tt_model_facts *facts)
+{
+    int64_t window = 0;
+    for (int64_t i = 0; i < facts->num_hidden_layers && window == 0; i++) window = facts->layers[i].window;
+    return window;
+}
+
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    tt_dense_mixture_gguf_keys(facts, keys);
+    tt_gguf_add_u32(keys, "attention.sliding_window", window_of(facts));
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    const struct tt_dense *dense = TT_FAMILY_OWN_CONST(facts, struct tt_dense);
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++)
+        if ((facts->layers[i].window > 0) != (i % 2 == 0))
+            return "layers without a window other than every second of this model type";
+    if (facts->tie_word_embeddings) return "tied embeddings of this model type";
+    return dense->attention_bias ? NULL : "attention_bias false of this model type";
+}
+
+/* The borders of the rotation are rounded by all readers. */
+static const struct tt_gguf_family gguf = {.name = "gpt-oss",
+                                           .windows = true,
+                                           .yarn_keys = true,
+                                           .untruncated = true,
+                                           .names = gguf_names,
+                                           .add_keys = add_keys,
+                                           .cannot = cannot};
+
 const struct tt_model_family tt_family_gpt_oss = {
     .model_type = "gpt_oss",
     .architecture = "GptOssForCausalLM",
+    .gguf = &gguf,
     .sources = sources,
     .parse = parse,
     .build = build,

@@ -47,9 +47,30 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     tt_mixture_build(facts, builder, &attention, &names);
 }
 
+static const struct tt_gguf_name gguf_names[] = {
+    {"mlp.e_score_correction_bias", "exp_probs_b.bias", false},
+    {NULL, NULL, false},
+};
+
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    tt_dense_mixture_gguf_keys(facts, keys);
+    tt_gguf_add_u32(keys, "expert_gating_func", TT_GGUF_GATING_SIGMOID);
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    if (facts->tie_word_embeddings) return "tied embeddings of this model type";
+    return tt_dense_mixture_cannot(facts, true);
+}
+
+static const struct tt_gguf_family gguf = {
+    .name = "minimax-m2", .names = gguf_names, .add_keys = add_keys, .cannot = cannot};
+
 const struct tt_model_family tt_family_minimax_m2 = {
     .model_type = "minimax_m2",
     .architecture = "MiniMaxM2ForCausalLM",
+    .gguf = &gguf,
     .older_experts = &tt_mixtral_older,
     .sources = sources,
     .parse = parse,

@@ -30,9 +30,26 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     tt_mixture_build(facts, builder, &attention, &tt_mixture_names);
 }
 
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    const struct tt_mixture *mixture = &TT_FAMILY_OWN_CONST(facts, struct tt_dense_mixture)->mixture;
+    tt_dense_gguf_keys(facts, keys);
+    tt_mixture_gguf_keys(mixture, false, keys);
+    tt_gguf_add_u32(keys, "feed_forward_length", mixture->ffn);
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    return tt_dense_mixture_cannot(facts, true);
+}
+
+static const struct tt_gguf_family gguf = {
+    .name = "llama", .pairs = true, .add_keys = add_keys, .cannot = cannot};
+
 const struct tt_model_family tt_family_mixtral = {
     .model_type = "mixtral",
     .architecture = "MixtralForCausalLM",
+    .gguf = &gguf,
     .older_experts = &tt_mixtral_older,
     .sources = sources,
     .parse = parse,

@@ -60,6 +60,23 @@ void tt_mixture_build(const struct tt_model_facts *facts, struct tt_builder *bui
 /* Older names of the linears of an expert. */
 extern const struct tt_older_experts tt_mixture_older, tt_mixtral_older;
 
+/* ---- GGUF ---- */
+
+enum { TT_GGUF_GATING_SIGMOID = 2 }; /* llama_expert_gating_func_type */
+
+/* The number of experts, how many a token has, and their width where it has a key of its own there. */
+void tt_mixture_gguf_keys(const struct tt_mixture *mixture, bool width, struct tt_gguf_keys *keys);
+/* Those of the choice of tt_mixture_parse_grouped, and how many of the first layers have no experts. */
+void tt_mixture_gguf_grouped_keys(const struct tt_model_facts *facts, const struct tt_mixture *mixture,
+                                  struct tt_gguf_keys *keys);
+/* add_keys of a struct tt_dense_mixture: those of dense.h and of tt_mixture_gguf_keys, with the width. */
+void tt_dense_mixture_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
+/* A layer without experts behind the first one with some, or before it unless `leading`; NULL: none. */
+const char *tt_mixture_cannot_layers(const struct tt_model_facts *facts, bool leading);
+/* cannot of a struct tt_dense_mixture whose architecture always divides the weights of a token's experts by their sum,
+ * or never does, and has experts in all layers. */
+const char *tt_dense_mixture_cannot(const struct tt_model_facts *facts, bool normalizes);
+
 /* Names inside a layer of most families, and their places in folders with a tensor for each linear of an expert. */
 #define TT_EXPERTS_NAMES                                                                                     \
     .module = "mlp", .router = "mlp.gate", .experts = "mlp.experts", .activation = "mlp.experts.act_fn",     \
@@ -67,6 +84,11 @@ extern const struct tt_older_experts tt_mixture_older, tt_mixtral_older;
 #define TT_SHARED_NAMES(path)                                                                                \
     .shared = path, .shared_gate = path ".gate_proj", .shared_up = path ".up_proj",                          \
     .shared_down = path ".down_proj", .shared_activation = path ".act_fn"
+#define TT_SHARED_GGUF_NAMES(path)                                                                           \
+    {path ".gate_proj", "ffn_gate_shexp", false}, {path ".up_proj", "ffn_up_shexp", false},                  \
+    {                                                                                                        \
+        path ".down_proj", "ffn_down_shexp", false                                                           \
+    }
 extern const struct tt_experts_names tt_mixture_names;
 /* An expert that every token has: behind a gate (Qwen2-MoE), or without one and with a bias of the choice (DeepSeek
  * V3). */

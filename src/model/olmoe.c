@@ -29,9 +29,30 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     tt_mixture_build(facts, builder, &attention, &tt_mixture_names);
 }
 
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    const struct tt_mixture *mixture = &TT_FAMILY_OWN_CONST(facts, struct tt_dense_mixture)->mixture;
+    tt_dense_gguf_keys(facts, keys);
+    tt_mixture_gguf_keys(mixture, false, keys);
+    tt_gguf_add_u32(keys, "feed_forward_length", mixture->ffn);
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    const struct tt_dense *dense = TT_FAMILY_OWN_CONST(facts, struct tt_dense);
+    if (facts->tie_word_embeddings) return "tied embeddings of this model type";
+    if (dense->attention_bias) return "attention_bias of this model type";
+    if (dense->shape.kv_heads != dense->shape.heads)
+        return "fewer key heads than query heads of this model type";
+    return tt_dense_mixture_cannot(facts, false);
+}
+
+static const struct tt_gguf_family gguf = {.name = "olmoe", .add_keys = add_keys, .cannot = cannot};
+
 const struct tt_model_family tt_family_olmoe = {
     .model_type = "olmoe",
     .architecture = "OlmoeForCausalLM",
+    .gguf = &gguf,
     .older_experts = &tt_mixture_older,
     .sources = tt_mixture_sources,
     .parse = parse,

@@ -28,9 +28,30 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     tt_mixture_build(facts, builder, &attention, &tt_mixture_gated_names);
 }
 
+static const struct tt_gguf_name gguf_names[] = {TT_SHARED_GGUF_NAMES("mlp.shared_expert"),
+                                                 {"mlp.shared_expert_gate", "ffn_gate_inp_shexp", false},
+                                                 {NULL, NULL, false}};
+
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    tt_dense_mixture_gguf_keys(facts, keys);
+    tt_gguf_add_u32(keys, "expert_shared_feed_forward_length",
+                    TT_FAMILY_OWN_CONST(facts, struct tt_dense_mixture)->mixture.shared_ffn);
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    if (facts->tie_word_embeddings) return "tied embeddings of this model type";
+    return tt_dense_mixture_cannot(facts, false);
+}
+
+static const struct tt_gguf_family gguf = {
+    .name = "qwen2moe", .names = gguf_names, .add_keys = add_keys, .cannot = cannot};
+
 const struct tt_model_family tt_family_qwen2_moe = {
     .model_type = "qwen2_moe",
     .architecture = "Qwen2MoeForCausalLM",
+    .gguf = &gguf,
     .sources = tt_mixture_sources,
     .parse = parse,
     .build = build,

@@ -144,7 +144,7 @@ void tt_qwen3_5_build(const struct tt_model_facts *facts, struct tt_builder *bui
     tt_qwen3_5_build_with(facts, builder, &recurrence_names);
 }
 
-static const struct tt_gguf_name gguf_names[] = {
+const struct tt_gguf_name tt_qwen3_5_gguf_names[] = {
     {"post_attention_layernorm", "post_attention_norm", false},
     {"linear_attn.in_proj_qkv", "attn_qkv", false},
     {"linear_attn.in_proj_z", "attn_gate", false},
@@ -155,6 +155,8 @@ static const struct tt_gguf_name gguf_names[] = {
     {"linear_attn.out_proj", "ssm_out", false},
     {"linear_attn.A_log", "ssm_a", false},
     {"linear_attn.dt_bias", "ssm_dt.bias", false},
+    TT_SHARED_GGUF_NAMES("mlp.shared_expert"),
+    {"mlp.shared_expert_gate", "ffn_gate_inp_shexp", false},
     {NULL, NULL, false},
 };
 
@@ -191,8 +193,8 @@ void tt_qwen3_5_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_key
 }
 
 /* Value heads lie one for each key head there, and not all of a key head together (conversion/qwen.py of llama.cpp). */
-static void arrange(const struct tt_model_facts *facts, const char *tensor,
-                    struct tt_gguf_arrangement *arrangement)
+void tt_qwen3_5_gguf_arrange(const struct tt_model_facts *facts, const char *tensor,
+                             struct tt_gguf_arrangement *arrangement)
 {
     const struct tt_qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct tt_qwen3_5);
     const struct tt_kv_states *state = tt_qwen3_5_state(facts);
@@ -235,9 +237,9 @@ const char *tt_qwen3_5_cannot(const struct tt_model_facts *facts)
 }
 
 static const struct tt_gguf_family gguf = {.name = "qwen35",
-                                           .names = gguf_names,
+                                           .names = tt_qwen3_5_gguf_names,
                                            .add_keys = tt_qwen3_5_gguf_keys,
-                                           .arrange = arrange,
+                                           .arrange = tt_qwen3_5_gguf_arrange,
                                            .cannot = tt_qwen3_5_cannot};
 
 const struct tt_model_family tt_family_qwen3_5 = {

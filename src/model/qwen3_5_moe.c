@@ -17,9 +17,24 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     return tt_qwen3_5_parse_experts(json, &experts, facts);
 }
 
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    const struct tt_mixture *mixture = &TT_FAMILY_OWN_CONST(facts, struct tt_qwen3_5)->mixture;
+    tt_qwen3_5_gguf_keys(facts, keys);
+    tt_mixture_gguf_keys(mixture, true, keys);
+    tt_gguf_add_u32(keys, "expert_shared_feed_forward_length", mixture->shared_ffn);
+}
+
+static const struct tt_gguf_family gguf = {.name = "qwen35moe",
+                                           .names = tt_qwen3_5_gguf_names,
+                                           .add_keys = add_keys,
+                                           .arrange = tt_qwen3_5_gguf_arrange,
+                                           .cannot = tt_qwen3_5_cannot};
+
 const struct tt_model_family tt_family_qwen3_5_moe = {
     .model_type = "qwen3_5_moe_text",
     .architecture = "Qwen3_5MoeForCausalLM",
+    .gguf = &gguf,
     .sources = tt_mixture_sources,
     .parse = parse,
     .build = tt_qwen3_5_build,

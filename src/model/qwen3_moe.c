@@ -29,9 +29,18 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     tt_mixture_build(facts, builder, &attention, &tt_mixture_names);
 }
 
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    return tt_dense_mixture_cannot(facts, true);
+}
+
+static const struct tt_gguf_family gguf = {
+    .name = "qwen3moe", .add_keys = tt_dense_mixture_gguf_keys, .cannot = cannot};
+
 const struct tt_model_family tt_family_qwen3_moe = {
     .model_type = "qwen3_moe",
     .architecture = "Qwen3MoeForCausalLM",
+    .gguf = &gguf,
     .older_experts = &tt_mixture_older,
     .sources = tt_mixture_sources,
     .parse = parse,

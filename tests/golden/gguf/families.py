@@ -44,6 +44,9 @@ MODELS = {
     "dense/hunyuan_v1_dense": {"attention_bias": False, "rope_parameters": {"rope_type": "default", "rope_theta": 5e3}},
     "dense/lfm2": {"conv_bias": False},
     "dense/cohere2": {"attention_bias": False, "layer_types": [SLIDING] * 3},
+    "dense/qwen3_moe": {"norm_topk_prob": True}, "dense/mixtral": {"sliding_window": None}, "dense/qwen2_moe": {"norm_topk_prob": False},
+    "dense/olmoe": {"attention_bias": False, "norm_topk_prob": False, "num_key_value_heads": 4}, "dense/gpt_oss": {"tie_word_embeddings": False},
+    "dense/glm4_moe": {}, "dense/minimax_m2": {"rotary_dim": 6}, "vision/qwen3_5_moe": {},
     "vision/gemma3": {"query_pre_attn_scalar": 12, "layer_types": [SLIDING] * 2},
     "vision/gemma4": {}, "vision/ministral3": {}, "vision/mistral3": {}, "vision/qwen2_5_vl": {}, "vision/qwen3_vl": {},
     "vision/smolvlm": {}, "vision/lfm2_vl": {}, "vision/qwen3_5": {},
@@ -55,9 +58,28 @@ BIASES = {"attention_bias": r"layers\.\d+\.self_attn\.\w+\.bias$", "attention_ou
           "mlp_bias": r"layers\.\d+\.mlp\.\w+\.bias$", "use_bias": r"layers\.\d+\.\w+\.\w+\.bias$",
           "conv_bias": r"layers\.\d+\.conv\.\w+\.bias$"}
 
+
+
+def whole_heads(tensors):
+    """Each key head is there twice, so that query heads have one of their own."""
+    for name, (dtype, shape, value) in list(tensors.items()):
+        if re.search(r"self_attn\.(k_proj|v_proj|k_norm)\.weight$", name):
+            half = len(value) // 2
+            tensors[name] = dtype, [2 * shape[0], *shape[1:]], value[:half] * 2 + value[half:] * 2
+
+
+def with_head(tensors):
+    dtype, shape, value = tensors["model.embed_tokens.weight"]
+    half = len(value) // shape[0] * (shape[0] // 2)
+    tensors["lm_head.weight"] = dtype, shape, value[half:] + value[:half]
+
+
+EDITS = {"dense/olmoe": whole_heads, "dense/gpt_oss": with_head}
+
 # Where the converter is not right, or another name is as good: (model, name in its listing, why).
 APART = [
     ("vision/qwen3_5", "qwen35.full_attention_interval", "the converter takes 4, whatever layer_types says"),
+    ("vision/qwen3_5_moe", "qwen35moe.full_attention_interval", "the same"),
     ("llama3", "rope_freqs.weight", "the converter takes 8192 for the original positions, which stand in rope_parameters"),
     ("gemma3", "token_embd.weight", "it leaves out the rows that no token has"),
     ("gemma3", "gemma3.rope.freq_base_swa", "the loader has this value without the key"),
@@ -92,6 +114,17 @@ def with_biases(tensors):
         tensors[name.replace(".weight", ".bias")] = dtype, [rows], value[:len(value) // columns]
 
 
+def half_of_keys(tensors):
+    for name, (dtype, shape, value) in list(tensors.items()):
+        if re.search(r"self_attn\.(k_proj|v_proj|k_norm)\.weight$", name):
+            tensors[name] = dtype, [shape[0] // 2, *shape[1:]], value[:len(value) // 2]
+
+
+def without_biases(tensors):
+    for name in [name for name in tensors if ".self_attn." in name and name.endswith("_proj.bias")]:
+        del tensors[name]
+
+
 def more_rows(tensors):
     dtype, (rows, columns), value = tensors["model.embed_tokens_per_layer.weight"]
     tensors["model.embed_tokens_per_layer.weight"] = dtype, [rows + 4, columns], value + bytes(4 * len(value) // rows)
@@ -102,11 +135,6 @@ def without_head(tensors):
     del tensors["lm_head.weight"]
 
 
-def with_head(tensors):
-    dtype, shape, value = tensors["model.embed_tokens.weight"]
-    tensors["lm_head.weight"] = dtype, shape, value[::-1]
-
-
 BIASED, NONE = "attention_bias of this model type", None
 TURNS = "layers of this model type that have a window and no rotation, or the reverse"
 LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
@@ -115,6 +143,16 @@ PROPORTIONAL = {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rop
 # what the error says.
 REFUSED = [
     ("dense/qwen3_5_text", {}, NONE, "a linear_value_head_dim other than linear_key_head_dim"),
+    ("dense/qwen3_moe", {"norm_topk_prob": False}, NONE, "norm_topk_prob false of this model type"),
+    ("dense/qwen2_moe", {"norm_topk_prob": True}, NONE, "norm_topk_prob true of this model type"),
+    ("dense/qwen2_moe", {"tie_word_embeddings": True}, without_head, "tied embeddings of this model type"),
+    ("dense/minimax_m2", {"tie_word_embeddings": True}, without_head, "tied embeddings of this model type"),
+    ("dense/olmoe", {"tie_word_embeddings": True}, without_head, "tied embeddings of this model type"),
+    ("dense/olmoe", {"attention_bias": True}, with_biases, "attention_bias of this model type"),
+    ("dense/olmoe", {"num_key_value_heads": 2}, half_of_keys, "fewer key heads than query heads of this model type"),
+    ("dense/gpt_oss", {"layer_types": [FULL, SLIDING]}, NONE, "layers without a window other than every second of this model type"),
+    ("dense/gpt_oss", {"tie_word_embeddings": True}, without_head, "tied embeddings of this model type"),
+    ("dense/gpt_oss", {"attention_bias": False}, without_biases, "attention_bias false of this model type"),
     ("vision/qwen3_5", {"attention_bias": True}, with_biases, "attention_bias of this model type"),
     ("vision/qwen3_5", {"hidden_act": "gelu"}, NONE, "an activation other than silu of this model type"),
     ("vision/qwen3_5", {"layer_types": [FULL] * 2}, first_like_second,
@@ -228,6 +266,8 @@ def make_folder(name, changes, folder):
     if biases:
         edit_weights(folder / "model.safetensors",
                      lambda tensors: [tensors.pop(name) for name in list(tensors) if any(re.search(part, name) for part in biases)])
+    if name in EDITS:
+        edit_weights(folder / "model.safetensors", EDITS[name])
     return config
 
 

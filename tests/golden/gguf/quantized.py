@@ -94,6 +94,7 @@ def line_of(name, mixture, path):
     tensors, types, total = Reader(path).tensors, collections.Counter(), hashlib.sha256()
     for tensor, (kind, dims, data) in sorted(tensors.items()):
         types[kind] += 1
+        dims = dims[:1] if dims[1:] == [1] else dims  # a matrix of one row, of which llama.cpp makes a vector
         total.update(f"{tensor} {kind} {dims} ".encode() + data)
     counts = " ".join(f"{count} {kind}" for kind, count in sorted(types.items()))
     return f"{name} {mixture}: {counts}, {total.hexdigest()[:16]}"
