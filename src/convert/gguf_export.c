@@ -68,6 +68,10 @@ static tt_status find_alpha(struct gguf_export *export)
             (void)snprintf(text, sizeof text, "the magnitudes of DoRA in an adapter: '%.200s'", tensor->name);
             return gguf_refuse(text, merge_it);
         }
+        if (tensor->lora_A != NULL && tensor->experts > 0) {
+            (void)snprintf(text, sizeof text, "LoRA on experts in an adapter: '%.200s'", tensor->name);
+            return gguf_refuse(text, merge_it);
+        }
         if (tensor->lora_A != NULL && export->alpha == 0) export->alpha = alpha_of(tensor);
     }
     if (export->alpha == 0) export->alpha = 1;

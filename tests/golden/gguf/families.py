@@ -219,6 +219,7 @@ KEYS = [
 ]
 
 
+OF_EXPERTS = "../../experts/minimax_m2_all/adapter_final"
 # A model, an adapter, a module that is taken out of it, and what the error says; None: it is written.
 ADAPTERS = [
     ("dense/gemma4_e", "adapter_final", "per_layer_model_projection", None),
@@ -226,6 +227,7 @@ ADAPTERS = [
     ("dense/ministral3", "adapter_final", None, None), ("vision/gemma4", "adapter_random", None, None),
     ("vision/ministral3", "adapter_final", None, None), ("vision/qwen3_5", "adapter_random", None, None), ("llama3", "adapter_random", None, None),
     ("llama2", "variety", None, "GGUF cannot express modules_to_save in an adapter: 'lm_head.weight'"),
+    ("dense/minimax_m2", OF_EXPERTS, None, "GGUF cannot express LoRA on experts in an adapter: 'model.layers.0.mlp.experts.gate_up_proj'"),
     ("llama2", "variety", "lm_head", None),  # rsLoRA with patterns of ranks and of alpha
 ]
 
@@ -548,6 +550,19 @@ def check_adapter(trimtab, name, adapter, without, said, work):
     return found if matrices else ["the adapter has no tensors"]
 
 
+def check_merged(trimtab, name, adapter, work):
+    """A model with its adapter is what export makes of the merged folder."""
+    make_folder(name, MODELS[name], work / "model")
+    export(trimtab, work, "--adapter_name_or_path", str(GOLDEN / name / adapter))
+    ours = Reader(work / "out.gguf").tensors
+    merge = [trimtab, "merge", "--model_name_or_path", "model", "--adapter_name_or_path", str(GOLDEN / name / adapter), "--output_dir",
+             "merged", "--save_dtype", "float32"]
+    subprocess.run(merge, cwd=work, check=True, capture_output=True)
+    plain = export(trimtab, work, "--overwrite", "--model_name_or_path", "merged")
+    theirs = Reader(work / "out.gguf").tensors if plain.returncode == 0 else {}
+    return [f"{tensor} is other than in the merged folder's file" for tensor in ours if ours[tensor] != theirs.get(tensor)]
+
+
 def check_key(trimtab, name, changes, key, value, work):
     make_folder(name, MODELS.get(name, {}) | changes, work / "model")
     done = export(trimtab, work)
@@ -587,6 +602,7 @@ def main():
                for name, changes, edit, said in REFUSED]
     checks += [(f"{name}/{adapter}", lambda work, n=name, a=adapter, w=without, s=said: check_adapter(trimtab, n, a, w, s, work))
                for name, adapter, without, said in ADAPTERS]
+    checks += [(f"{OF_EXPERTS} merged", lambda work: check_merged(trimtab, "dense/minimax_m2", OF_EXPERTS, work))]
     checks += [(f"pre-tokenizer {said}", lambda work, x=expressions, i=ignore, s=said: check_pre_tokenizer(trimtab, x, i, s, work))
                for expressions, ignore, said in PRE_TOKENIZERS]
     checks += [(f"{tokenizer} {steps}", lambda work, m=model, t=tokenizer, x=steps, s=said: check_normalizer(trimtab, m, t, x, s, work))
