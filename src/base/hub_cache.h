@@ -17,8 +17,8 @@
 
 /* True if `name` can be a repository of the hub: "name" or "owner/name" of letters, digits, '.', '_' and '-'. */
 bool tt_hub_is_name(const char *name);
-/* "owner/name" or "owner/name@revision", the second with the branch, tag or commit; `revision` is "" without it. False: the
- * text is neither. */
+/* "owner/name" or "owner/name@revision", the second with the branch, tag or commit; `revision` is "" without it. False:
+ * the text is neither. */
 enum { TT_HUB_NAME_BYTES = 256 };
 bool tt_hub_parse_name(const char *text, char name[TT_HUB_NAME_BYTES], char revision[TT_HUB_NAME_BYTES]);
 /* Finds the cached folder of a repository; returned owned, NULL when it is not in the cache. `kind`: "models" or

@@ -26,8 +26,8 @@ static const struct tt_setting own_settings[] = {
      .default_text = "false", .transient = true, .help = "Print the result as one JSON object."},
     {.name = "tasks", .type = TT_SETTING_STRING, .offset = offsetof(struct eval_command, tasks), .path = TT_PATH_READ,
      .transient = true,
-     .help = "File of task items, one JSON object a line, in place of a data set: contexts with choices, with an end to "
-             "find, or with an answer to generate; accuracies and exact matches are lm-evaluation-harness's."},
+     .help = "File of task items, one JSON object a line, in place of a data set: contexts with choices, with an end "
+             "to find, or with an answer to generate; accuracies and exact matches are lm-evaluation-harness's."},
     {.name = "task_results", .type = TT_SETTING_STRING, .offset = offsetof(struct eval_command, task_results),
      .path = TT_PATH_WRITE, .transient = true, .needs = "tasks",
      .help = "File for a JSON line of each of the tasks' items: log likelihoods, texts, scores."},
