@@ -111,8 +111,8 @@ for rows in '--dataset_name trl-lib/Capybara' '--dataset_name some/parts:first' 
     # shellcheck disable=SC2086,SC2090
     opened "443 " $rows
 done
-# shellcheck disable=SC2089
 opened "443 " --model_name_or_path some/l8b@v1
+# shellcheck disable=SC2089
 for rows in '--dataset_name trl-lib/Capybara' '--datasets [{"path":"some/rows","weight":0.5},{"path":"s3://bucket/x.jsonl"}]'; do
     # shellcheck disable=SC2086,SC2090
     expect 0 "port: 443" render job --image "$image" --name sft --config_json "$shape" --nodes 2 --gpus_per_node 4 --chip h200 \
