@@ -55,6 +55,16 @@ for place in "/put/$part" /api/models/me/new/preupload /api/models/me/new/commit
         [ -z "$(find hub_root/models/me/new -type f)" ] || fail "a part of an upload is there: $(find hub_root/models/me/new)"
     done
 done
+# Killed.
+faults "silent 99 /api/models/me/new/commit"
+before=$(requests "/api/models/me/new/commit")
+"$trimtab" upload me/new out >printed 2>err </dev/null &
+killed=$!
+for _ in $(seq 600); do [ "$(requests "/api/models/me/new/commit")" -gt "$before" ] && break; sleep 0.1; done
+kill -KILL $killed
+wait $killed 2>/dev/null
+: >hub_root/faults
+[ -z "$(find hub_root/models/me/new -type f)" ] || fail "a part of a killed upload is there: $(find hub_root/models/me/new)"
 expect 0 "/me/new/commit/" upload me/new out
 for file in large.safetensors small.safetensors README.md; do cmp out/$file hub_root/models/me/new/$file || fail "$file differs"; done
 finish
