@@ -56,11 +56,16 @@ static struct tt_json_value *choice_of(const struct tt_api_choice *choice, const
 static struct tt_json_value *message_of(const struct tt_api_choice *choice)
 {
     struct tt_span content = choice->content;
+    struct tt_json_value *made = NULL;
     if (choice->tool_calls == NULL)
-        return tt_json_pack("{s:s, s:t}", "role", "assistant", "content", content);
-    return tt_json_pack("{s:s, s:o, s:O}", "role", "assistant", "content",
-                        content.bytes > 0 ? tt_json_new_text(content) : tt_json_new_null(), "tool_calls",
-                        choice->tool_calls);
+        made = tt_json_pack("{s:s, s:t}", "role", "assistant", "content", content);
+    else
+        made = tt_json_pack("{s:s, s:o, s:O}", "role", "assistant", "content",
+                            content.bytes > 0 ? tt_json_new_text(content) : tt_json_new_null(), "tool_calls",
+                            choice->tool_calls);
+    if (choice->reasoning.bytes > 0)
+        tt_json_set(made, "reasoning_content", tt_json_new_text(choice->reasoning));
+    return made;
 }
 
 /* {"tool_calls": [...]} with the number of each. */
@@ -100,8 +105,11 @@ static struct tt_json_value *delta_of(const struct tt_api_choice *choice, bool f
 {
     if (choice->tool_calls != NULL) return delta_of_calls(choice->tool_calls);
     if (first) return tt_json_pack("{s:s, s:t}", "role", "assistant", "content", choice->content);
-    return choice->content.bytes > 0 ? tt_json_pack("{s:t}", "content", choice->content)
-                                     : tt_json_new_object();
+    struct tt_json_value *delta = tt_json_new_object();
+    if (choice->reasoning.bytes > 0)
+        tt_json_set(delta, "reasoning_content", tt_json_new_text(choice->reasoning));
+    if (choice->content.bytes > 0) tt_json_set(delta, "content", tt_json_new_text(choice->content));
+    return delta;
 }
 
 tt_status tt_api_write_chunk(const struct tt_api_answer *answer, const struct tt_api_choice *choice,

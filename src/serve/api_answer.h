@@ -18,6 +18,7 @@ struct tt_api_answer {
 struct tt_api_choice {
     size_t index;
     struct tt_span content;
+    struct tt_span reasoning;               /* apart from it; empty: none */
     const struct tt_json_value *tool_calls; /* a list; NULL: none. Of a chunk: those that it adds */
     const char *finish;                     /* "stop", "length", "tool_calls"; NULL: not finished */
     struct tt_json_value *logprobs;         /* taken over; NULL: null */

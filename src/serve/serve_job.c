@@ -20,6 +20,8 @@ void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_
     for (size_t i = 0; i < job->choice_count; i++) {
         tt_talk_answer_deinit(config->talk, &job->choices[i].answer);
         tt_str_deinit(&job->choices[i].text);
+        tt_str_deinit(&job->choices[i].raw);
+        tt_str_deinit(&job->choices[i].thought);
         tt_json_release(job->choices[i].calls);
     }
     for (size_t i = 0; job->prompts != NULL && i < job->request.prompt_count; i++)
@@ -126,6 +128,31 @@ static tt_status prepare(const struct tt_serve_config *config, struct tt_serve_j
     return TT_OK;
 }
 
+/* Reasoning is kept apart in conversations, unless the answer follows a grammar, which has none. */
+static enum tt_thought_form thought_form(const struct tt_serve_config *config, const struct tt_serve_job *job)
+{
+    bool apart = job->chat && job->request.grammar.bytes == 0;
+    return apart ? config->talk->thoughts : TT_THOUGHT_NONE;
+}
+
+/* A template may have opened the reasoning at the end of the prompt. */
+static tt_status find_inside(const struct tt_serve_config *config, const struct tt_serve_job *job,
+                             struct tt_serve_choice *choice)
+{
+    enum { ENDING = 8 }; /* tokens of the mark, at most */
+    const struct tt_ids *ids = &tt_serve_prompt_of(job, choice)->ids;
+    size_t count = ids->count < ENDING ? ids->count : ENDING;
+    struct tt_str end = {0};
+    if (thought_form(config, job) == TT_THOUGHT_NONE) return TT_OK;
+    tt_status status = tt_tokenizer_decode(config->talk->inputs->tokenizer, ids->data + ids->count - count,
+                                           count, false, &end);
+    choice->inside =
+        status == TT_OK &&
+        tt_thought_begins_inside(config->talk->thoughts, (struct tt_span){tt_str_text(&end), end.bytes});
+    tt_str_deinit(&end);
+    return status;
+}
+
 /* The text of a choice begins with the prompt where the request wants it. */
 static tt_status submit_choice(const struct tt_serve_config *config, struct tt_serve_job *job, size_t index)
 {
@@ -137,7 +164,9 @@ static tt_status submit_choice(const struct tt_serve_config *config, struct tt_s
     choice->echoed = text->bytes;
     if (text->bytes > 0) TT_TRY(tt_str_append(&choice->text, text->data, text->bytes));
     TT_TRY(tt_talk_ask(config->talk, &ask, &choice->answer));
-    choice->answer.stream.skip_special = !job->request.keeps_special;
+    choice->answer.stream.skip_special =
+        !job->request.keeps_special && thought_form(config, job) != TT_THOUGHT_HARMONY;
+    TT_TRY(find_inside(config, job, choice));
     return TT_OK;
 }
 
@@ -192,27 +221,48 @@ bool tt_serve_job_begin(const struct tt_serve_config *config, struct tt_serve_jo
 /* ---- The text ---- */
 
 /* Cuts the text at the first stop text behind `from`. */
-static void find_stop(const struct tt_api_request *request, struct tt_serve_choice *choice, size_t from)
+static void find_stop(const struct tt_api_request *request, struct tt_serve_choice *choice,
+                      struct tt_str *text, size_t from)
 {
     const char *first = NULL;
     if ((int64_t)choice->answer.tokens < request->min_tokens) return;
     for (size_t i = 0; i < request->stop_count; i++) {
         struct tt_span stop = request->stops[i];
         size_t begin = from > choice->echoed + stop.bytes ? from - stop.bytes : choice->echoed;
-        if (choice->text.bytes == 0) return;
-        const char *found =
-            memmem(choice->text.data + begin, choice->text.bytes - begin, stop.data, stop.bytes);
+        if (text->bytes == 0) return;
+        const char *found = memmem(text->data + begin, text->bytes - begin, stop.data, stop.bytes);
         if (found != NULL && (first == NULL || found < first)) first = found;
     }
     if (first == NULL) return;
-    choice->text.bytes = (size_t)(first - choice->text.data);
-    choice->text.data[choice->text.bytes] = 0;
+    text->bytes = (size_t)(first - text->data);
+    text->data[text->bytes] = 0;
     choice->stopped = true;
 }
 
 static bool is_finished(const struct tt_serve_choice *choice)
 {
     return choice->stopped || tt_generation_is_finished(choice->answer.state);
+}
+
+static size_t held_bytes(const struct tt_api_request *request)
+{
+    size_t held = 1;
+    for (size_t i = 0; i < request->stop_count; i++)
+        if (request->stops[i].bytes > held) held = request->stops[i].bytes;
+    return held - 1;
+}
+
+/* Divides the answer so far into its reasoning and its text; an end that may become a stop text waits. */
+static tt_status divide(enum tt_thought_form form, const struct tt_api_request *request,
+                        struct tt_serve_choice *choice)
+{
+    bool finished = is_finished(choice);
+    size_t held = finished ? 0 : held_bytes(request),
+           bytes = choice->raw.bytes > held ? choice->raw.bytes - held : 0;
+    while (bytes > 0 && bytes < choice->raw.bytes && ((unsigned char)choice->raw.data[bytes] & 0xC0) == 0x80)
+        bytes--;
+    struct tt_span answer = {tt_str_text(&choice->raw), bytes};
+    return tt_thought_split(form, choice->inside, answer, finished, &choice->thought, &choice->text);
 }
 
 /* Bytes that can be sent: an end that may become a stop text or a call of a tool, or is part of a character, waits. */
@@ -286,6 +336,9 @@ static tt_status write_piece(const struct tt_serve_config *config, struct tt_ser
     const struct tt_api_answer answer = describe(job);
     struct tt_api_choice piece = {.index = index};
     TT_TRY(tt_serve_tell_tokens(config, job, choice, &piece));
+    piece.reasoning = (struct tt_span){tt_str_text(&choice->thought) + choice->thought_sent,
+                                       choice->thought.bytes - choice->thought_sent};
+    choice->thought_sent = choice->thought.bytes;
     if (length > 0) piece.content = (struct tt_span){choice->text.data + choice->sent, length};
     choice->sent += length;
     return tt_api_write_chunk(&answer, &piece, false, out);
@@ -313,7 +366,7 @@ static tt_status write_choice(const struct tt_serve_config *config, struct tt_se
     if (!choice->begun && job->chat) TT_TRY(write_first(config, job, &piece, out));
     choice->begun = true;
     bool untold = finished && tt_serve_has_untold(job, choice);
-    if (visible > choice->sent || untold)
+    if (visible > choice->sent || untold || choice->thought.bytes > choice->thought_sent)
         TT_TRY(write_piece(config, job, index, visible - choice->sent, out));
     if (!finished) return TT_OK;
     choice->over = true;
@@ -350,6 +403,7 @@ static tt_status write_whole(const struct tt_serve_config *config, struct tt_ser
         struct tt_serve_choice *choice = &job->choices[made];
         choices[made] = (struct tt_api_choice){.index = made,
                                                .content = {choice->text.data, choice->text.bytes},
+                                               .reasoning = {choice->thought.data, choice->thought.bytes},
                                                .tool_calls = choice->calls,
                                                .finish = finish_of(choice)};
         status = tt_serve_tell_tokens(config, job, choice, &choices[made]);
@@ -390,16 +444,20 @@ out:
 static tt_status advance_choice(const struct tt_serve_config *config, const struct tt_serve_job *job,
                                 struct tt_serve_choice *choice, bool *news)
 {
-    size_t before = choice->text.bytes, tokens = choice->answer.tokens;
+    enum tt_thought_form form = thought_form(config, job);
+    struct tt_str *text = form != TT_THOUGHT_NONE ? &choice->raw : &choice->text;
+    size_t before = text->bytes, tokens = choice->answer.tokens;
+    bool ended = is_finished(choice);
     if (choice->answer.id == 0) return TT_OK; /* not asked for yet */
-    if (!is_finished(choice)) TT_TRY(tt_talk_advance(config->talk, &choice->answer, &choice->text));
+    if (!ended) TT_TRY(tt_talk_advance(config->talk, &choice->answer, text));
     if (choice->answer.tokens > tokens)
         tt_serve_count_tokens(config->metrics, (int64_t)(choice->answer.tokens - tokens));
     TT_TRY(tt_serve_await_prompt(config, job, choice));
-    if (choice->text.bytes > before) find_stop(&job->request, choice, before);
+    if (text->bytes > before) find_stop(&job->request, choice, text, before);
     if (choice->stopped) tt_generation_team_cancel(config->talk->team, choice->answer.id);
+    if (form != TT_THOUGHT_NONE && !ended) TT_TRY(divide(form, &job->request, choice));
     TT_TRY(seek_calls(job, choice));
-    bool more = choice->text.bytes > before || !choice->begun || (is_finished(choice) && !choice->over);
+    bool more = text->bytes > before || !choice->begun || (is_finished(choice) && !choice->over);
     *news = *news || (choice->ready && more);
     return TT_OK;
 }

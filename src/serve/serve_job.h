@@ -12,6 +12,10 @@ struct tt_serve_choice {
     struct tt_str text; /* of the answer so far; with the echo of its prompt */
     size_t echoed;      /* bytes of the prompt */
     size_t sent;        /* of the text, as events */
+    /* Where reasoning is kept apart: the whole answer so far, its reasoning, and how much of that was sent. */
+    struct tt_str raw, thought;
+    size_t thought_sent;
+    bool inside;        /* the answer begins inside its reasoning */
     bool told_prompt;   /* log p and ids of the prompt were sent */
     size_t told;        /* tokens whose log p and ids were sent, the one that ended the answer among them */
     int64_t characters; /* of these tokens */

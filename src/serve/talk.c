@@ -8,6 +8,7 @@ static void find_template(struct tt_talk *talk)
     const struct tt_chat_template *source;
     const struct tt_jinja *jinja;
     if (tt_chat_template(talk->chat, true, &source, &jinja) == TT_OK) talk->chat_template = source->text;
+    talk->thoughts = tt_thought_form_of(talk->chat_template);
     tt_error_clear();
 }
 

@@ -6,6 +6,7 @@
 #include "data/chat.h"
 #include "infer/generation_team.h"
 #include "job/inputs.h"
+#include "serve/thought.h"
 
 struct tt_talk_config {
     const struct tt_inputs *inputs; /* lent for the life of the talk, as the team */
@@ -20,6 +21,7 @@ struct tt_talk {
     struct tt_data_config data;
     struct tt_chat *chat;
     struct tt_tokenizer_scratch *scratch;
+    enum tt_thought_form thoughts;
     const char *chat_template; /* for conversations with tools; lent by `chat`, NULL: none */
 };
 

@@ -177,6 +177,30 @@ def test_refusals(server):
     check(server.ask(TEXT, {"prompt": "a", "max_tokens": 1})[0] == 200, "the server goes on")
 
 
+def message_of(server, body):
+    """The message of an answer, whole and as a stream; both must be the same."""
+    message = json.loads(server.ask(CHAT, body)[1])["choices"][0]["message"]
+    parts = [event["choices"][0]["delta"] for event in events_of(server.ask(CHAT, {**body, "stream": True})[1])]
+    for name in ("content", "reasoning_content"):
+        streamed = "".join(part.get(name, "") for part in parts)
+        check(streamed == (message.get(name) or ""), name, "of a stream:", streamed, "not", message)
+    return message
+
+
+def test_reasoning(server, inside):
+    """Reasoning apart from the text: an answer that a prompt has begun inside of it, one that is outside, one by a grammar."""
+    body = {**chat(), "temperature": 1.2, "max_tokens": 40, "seed": 3}
+    message = message_of(server, body)
+    thought = message.get("reasoning_content", "")
+    check((len(thought) > 5 and not message["content"]) == inside and bool(thought) == inside, "reasoning", message)
+    whole = (thought or message["content"]).strip()
+    cut = whole[2:6].strip()
+    stopped = message_of(server, {**body, "stop": cut})
+    check((stopped.get("reasoning_content", "") or stopped["content"]).strip() == whole[:whole.index(cut)].strip(), "a stop text", stopped, whole)
+    held = message_of(server, {**body, "guided_choice": ["yes", "no"]})
+    check(held["content"] in ("yes", "no") and "reasoning_content" not in held, "reasoning beside a grammar", held)
+
+
 server = Server("--max_new_tokens", "64", log="serve.log")
 if sys.argv[4] == "xml":  # values are plain texts there
     status, text = server.ask(CHAT, {**chat(), "tools": TOOLS, "tool_choice": "required"})
@@ -185,6 +209,8 @@ if sys.argv[4] == "xml":  # values are plain texts there
 if sys.argv[4] == "gemma":
     status, text = server.ask(CHAT, {**chat(), "tools": TOOLS, "tool_choice": "required"})
     check(status == 400 and "calls of this model's form ('gemma') cannot be forced" in text.decode(), status, text)
+elif sys.argv[4] in ("inside", "outside"):
+    test_reasoning(server, sys.argv[4] == "inside")
 elif sys.argv[4] in ("hermes", "xml", "mistral", "named"):
     test_calls(server, sys.argv[4] in ("hermes", "xml"))
 else:
