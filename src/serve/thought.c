@@ -44,7 +44,7 @@ static struct tt_span from(struct tt_span text, const char *at)
     return (struct tt_span){at, (size_t)(text.data + text.bytes - at)};
 }
 
-/* Without an end that may become the mark. */
+/* The text without an end that may become the mark. */
 static struct tt_span hold(struct tt_span text, const char *mark)
 {
     size_t part = strlen(mark) - 1;
