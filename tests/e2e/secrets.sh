@@ -64,8 +64,8 @@ keep
 [ "$(grep -c . guard/log)" -gt 20 ] || fail "the proxy was hardly asked: $(cat guard/log)"
 # Long enough to be seen on the list of processes; on a busy machine not at the first time.
 for _ in 1 2 3 4; do
-    expect 0 "done: 2000 steps" train "${store[@]}" "${tracked[@]}" --output_dir disk --overwrite_output_dir true --max_steps 2000 \
-        --save_steps 1000 --logging_steps 50 --push_to_hub true --hub_model_id me/disk --hub_token hf_good
+    expect 0 "done: 6000 steps" train "${store[@]}" "${tracked[@]}" --output_dir disk --overwrite_output_dir true --max_steps 6000 \
+        --save_steps 3000 --logging_steps 100 --push_to_hub true --hub_model_id me/disk --hub_token hf_good
     keep
     grep -q "trimtab train .*--hub_token" seen/processes || continue
     [ ${#tracked[@]} -eq 0 ] || grep -q "with/bin/python" seen/processes || continue
