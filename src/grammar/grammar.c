@@ -43,8 +43,9 @@ tt_status tt_grammar_compile(struct tt_span source, const struct tt_vocabulary *
     struct grammar_work work = {.status = TT_OK};
     atomic_init(&grammar->references, 1);
     grammar->vocabulary = vocabulary;
-    grammar->source = tt_strndup(source.data, source.bytes);
+    grammar->source = tt_calloc(source.bytes + 1, 1);
     grammar->source_bytes = source.bytes;
+    if (grammar->source != NULL && source.bytes > 0) memcpy(grammar->source, source.data, source.bytes);
     if (grammar->source == NULL)
         grammar_fail(&work, TT_ERR_MEMORY);
     else
