@@ -8,7 +8,6 @@
 
 enum {
     GROUP_ROWS = 64, /* rows are summed in groups of this size, then the groups in order */
-    TOGETHER = 8,    /* rows that are scaled by factors in registers */
     STRIP = 256,     /* columns of a task: sums stay in the first-level cache */
 };
 
@@ -33,11 +32,10 @@ tt_status tt_cpu_row_norms(struct tt_stream *stream, const struct tt_row_norms_a
 tt_status tt_cpu_scale_columns(struct tt_stream *stream, const struct tt_scale_columns_args *args)
 {
     int64_t rows = args->x_TN.dims[0];
-    void (*scale_rows)(const struct tt_scale_columns_args *, int64_t, int64_t) = TT_BEST(stream, scale_rows);
+    void (*scale_row)(const struct tt_scale_columns_args *, int64_t) = TT_BEST(stream, scale_row);
     int threads = tt_cpu_threads(stream, tt_tensor_count(args->x_TN));
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t t = 0; t < rows; t += TOGETHER)
-        scale_rows(args, t, rows - t < TOGETHER ? rows - t : TOGETHER);
+    for (int64_t t = 0; t < rows; t++) scale_row(args, t);
     return TT_OK;
 }
 
@@ -77,39 +75,36 @@ static float TT_PASS(squares_of_row)(const tt_tensor *w, int64_t row)
                                : TT_PASS(squares_typed)(w->data, at, width, false);
 }
 
-TT_INLINE void TT_PASS(scale_part)(const struct tt_scale_columns_args *args, int64_t row, int64_t n,
-                                   int64_t left, vf factor, const bool x_bf16, const bool y_bf16)
+TT_INLINE void TT_PASS(scale_typed)(const struct tt_scale_columns_args *args, int64_t row, const bool x_bf16,
+                                    const bool y_bf16)
 {
-    const tt_tensor *addend = &args->addend_TN;
-    vf value = vload_part(args->x_TN.data, row * args->x_TN.strides[0] + n, x_bf16, left) * factor;
-    if (addend->data != NULL)
-        value += vload_part(addend->data, row * addend->strides[0] + n, addend->dtype == TT_BF16, left);
-    vstore_part(args->y_TN.data, row * args->y_TN.strides[0] + n, y_bf16, value, left);
-}
-
-TT_INLINE void TT_PASS(scale_typed)(const struct tt_scale_columns_args *args, int64_t first, int64_t count,
-                                    const bool x_bf16, const bool y_bf16)
-{
-    int64_t width = args->x_TN.dims[1];
-    const void *a = args->a_N.data, *b = args->b_N.data;
+    const tt_tensor *x = &args->x_TN, *y = &args->y_TN, *addend = &args->addend_TN;
+    int64_t width = x->dims[1], x_at = row * x->strides[0], y_at = row * y->strides[0];
+    bool adds = !tt_tensor_is_empty(*addend), addend_bf16 = addend->dtype == TT_BF16;
+    int64_t addend_at = adds ? row * addend->strides[0] : 0;
     for (int64_t n = 0; n < width; n += TT_VECTOR_LANES) {
         int64_t left = width - n < TT_VECTOR_LANES ? width - n : TT_VECTOR_LANES;
-        vf factor = vload_part(a, n, false, left);
-        if (b != NULL) factor *= vload_part(b, n, false, left);
-        for (int64_t row = first; row < first + count; row++)
-            TT_PASS(scale_part)(args, row, n, left, factor, x_bf16, y_bf16);
+        vf factor = vload_part(args->a_N.data, n, false, left);
+        if (args->b_N.data != NULL) factor *= vload_part(args->b_N.data, n, false, left);
+        vf value = vload_part(x->data, x_at + n, x_bf16, left);
+        if (adds) {
+            vf more = vload_part(addend->data, addend_at + n, addend_bf16, left);
+            vstore_part(y->data, y_at + n, y_bf16, vmultiply_add(value, factor, more), left);
+        } else {
+            vstore_part(y->data, y_at + n, y_bf16, value * factor, left);
+        }
     }
 }
 
-static void TT_PASS(scale_rows)(const struct tt_scale_columns_args *args, int64_t first, int64_t count)
+static void TT_PASS(scale_row)(const struct tt_scale_columns_args *args, int64_t row)
 {
     bool x_bf16 = args->x_TN.dtype == TT_BF16, y_bf16 = args->y_TN.dtype == TT_BF16;
     if (x_bf16 && y_bf16)
-        TT_PASS(scale_typed)(args, first, count, true, true);
+        TT_PASS(scale_typed)(args, row, true, true);
     else if (!x_bf16 && !y_bf16)
-        TT_PASS(scale_typed)(args, first, count, false, false);
+        TT_PASS(scale_typed)(args, row, false, false);
     else
-        TT_PASS(scale_typed)(args, first, count, x_bf16, y_bf16);
+        TT_PASS(scale_typed)(args, row, x_bf16, y_bf16);
 }
 
 TT_INLINE void TT_PASS(dot_typed)(const struct tt_column_dots_args *args, int64_t n, int64_t left,
