@@ -85,7 +85,9 @@ begun=$(date +%s%N)
 AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:$(cat silent) expect 5 "credentials of the instance" "${inspect[@]}"
 took=$((($(date +%s%N) - begun) / 1000000))
 keep
-[ $took -ge 900 ] && [ $took -lt 2500 ] || fail "a service that does not answer was waited for $took ms"
+# A second, and what a busy machine adds.
+[ $took -ge 900 ] && [ $took -lt 6000 ] ||
+    fail "a service that does not answer was waited for $took ms"
 
 # ---- Pods: what ends is renewed, with the token that the file then has ----
 # renewed NAME FILE: a run during which all keys end soon, and the file has another text after the first use.
