@@ -3,14 +3,15 @@
 #ifndef TT_HUB_BLOB_SUM_H
 #define TT_HUB_BLOB_SUM_H
 
+#include <sodium.h>
+
 #include "base/sha1.h"
-#include "base/sha256.h"
 #include "base/thread.h"
 #include "hub/listing.h"
 
 struct hub_sum {
     bool large;
-    struct tt_sha256 sha256;
+    crypto_hash_sha256_state sha256;
     struct tt_sha1 sha1;
     struct hub_sum_helper *helper; /* a thread that sums while the next piece comes; NULL: none */
 };

@@ -1,11 +1,11 @@
 #include "model/detector_weights.h"
 
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/sha256.h"
 #include "base/str.h"
 #include "io/pth.h"
 #include "nn/pass.h"
@@ -71,21 +71,21 @@ static tt_status find_dim(const struct tt_safetensors *file, const char *name, i
 
 static tt_status choose_eps(const char *path, double *eps)
 {
-    struct tt_sha256 state;
-    uint8_t sum[TT_SHA256_BYTES];
+    crypto_hash_sha256_state state;
+    uint8_t sum[crypto_hash_sha256_BYTES];
     int descriptor;
     uint64_t bytes;
     if (*eps >= 0) return TT_OK;
     TT_TRY(tt_file_open_read(path, &descriptor, &bytes));
     uint8_t *block = tt_calloc(SUM_BLOCK, 1);
     tt_status status = block != NULL ? TT_OK : TT_ERR_MEMORY;
-    tt_sha256_init(&state);
+    crypto_hash_sha256_init(&state);
     for (uint64_t at = 0; at < bytes && status == TT_OK; at += SUM_BLOCK) {
         size_t now = bytes - at < SUM_BLOCK ? (size_t)(bytes - at) : SUM_BLOCK;
         status = tt_file_pread(descriptor, path, block, now, at);
-        if (status == TT_OK) tt_sha256_update(&state, block, now);
+        if (status == TT_OK) crypto_hash_sha256_update(&state, block, now);
     }
-    tt_sha256_final(&state, sum);
+    crypto_hash_sha256_final(&state, sum);
     tt_free(block);
     tt_file_close(descriptor);
     *eps = memcmp(sum, coco_v1, sizeof coco_v1) == 0 ? 0 : 1e-5;
