@@ -29,6 +29,11 @@ void tt_device_profile(struct tt_device *device, bool on)
     device->profiles = on;
 }
 
+bool tt_device_profiles(const struct tt_device *device)
+{
+    return device->profiles;
+}
+
 const struct tt_op_time *tt_device_op_times(struct tt_device *device)
 {
     if (device->table->spans_collect != NULL) (void)device->table->spans_collect(device);

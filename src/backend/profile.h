@@ -29,6 +29,7 @@ struct tt_stream;
 
 const char *tt_op_name(enum tt_op op); /* "rmsnorm_forward", "gather wait" */
 void tt_device_profile(struct tt_device *device, bool on);
+bool tt_device_profiles(const struct tt_device *device);
 /* Borrows the [TT_SPAN_COUNT] counters; switching on clears them. Call it when the streams are synchronized. */
 const struct tt_op_time *tt_device_op_times(struct tt_device *device);
 /* Called for every span that ends while profiling is on; for a device that queues its work when the spans are read

@@ -14,13 +14,13 @@ static size_t list_sections(struct tt_setting_section *sections)
     return tt_job_call_sections(TT_JOB_BENCH, NULL, offsetof(struct bench_command, call), sections);
 }
 
-/* {"gemm": 5.1, ...}: seconds a step of each op that was called. */
-static struct tt_json_value *profile_object(const struct tt_bench_result *result)
+/* {"gemm": 5.1, ...}: seconds of each op that was called, by step or pass. */
+static struct tt_json_value *profile_object(const struct tt_op_time *op_times)
 {
     struct tt_json_value *object = tt_json_new_object();
     for (int op = 0; op < TT_SPAN_COUNT; op++)
-        if (result->op_times[op].calls > 0)
-            tt_json_set(object, tt_op_name((enum tt_op)op), tt_json_new_real(result->op_times[op].seconds));
+        if (op_times[op].calls > 0)
+            tt_json_set(object, tt_op_name((enum tt_op)op), tt_json_new_real(op_times[op].seconds));
     return object;
 }
 
@@ -46,14 +46,14 @@ static tt_status print_result(struct tt_cli *cli, const struct bench_command *co
     tt_json_set(object, "plan_seconds", tt_json_new_real(result->plan_seconds));
     tt_json_set(object, "load_seconds", tt_json_new_real(result->load_seconds));
     tt_json_set(object, "gathers", gathers);
-    tt_json_set(object, "seconds_by_op", profile_object(result));
+    tt_json_set(object, "seconds_by_op", profile_object(result->op_times));
     return tt_report_print_json(cli->report, object, 0);
 }
 
 static struct tt_json_value *generation_object(const struct tt_bench_spec *spec,
                                                const struct tt_bench_generation *result)
 {
-    return tt_json_pack(
+    struct tt_json_value *object = tt_json_pack(
         "{s:s,s:I,s:s,s:I,s:I,s:I,s:I,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}",
         "config", spec->config_json, "ranks", (int64_t)result->ranks, "sharding_strategy",
         tt_shard_strategy_name(result->strategy), "batch", (int64_t)spec->job.run.per_device_train_batch_size,
@@ -67,6 +67,8 @@ static struct tt_json_value *generation_object(const struct tt_bench_spec *spec,
         "device_peak_bytes", (int64_t)result->device_peak_bytes, "planned_used_bytes",
         (int64_t)result->planned_used_bytes, "device_used_bytes", (int64_t)result->device_used_bytes, "sum",
         (int64_t)(result->sum >> 1));
+    tt_json_set(object, "seconds_by_op", profile_object(result->op_times));
+    return object;
 }
 
 static tt_status print_generation(struct tt_cli *cli, const struct tt_bench_spec *spec,

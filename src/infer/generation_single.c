@@ -1,5 +1,6 @@
 #include "infer/generation_single.h"
 
+#include "backend/profile.h"
 #include "base/alloc.h"
 #include "base/log.h"
 
@@ -177,7 +178,10 @@ tt_status tt_generation_single_pass(struct tt_generation_rank *rank, const struc
                                     padded.token_count));
     /* The copies to the host differ from pass to pass. */
     bool adjusts = rank->adjust != NULL && rank->adjust->count > 0;
-    if (!single->records || rank->wanted_count > 0 || adjusts) return tt_generation_rank_queue(rank, &pass);
+    /* Ops of recorded work have no spans of their own. */
+    bool profiles = tt_device_profiles(rank->rank->device);
+    if (!single->records || rank->wanted_count > 0 || adjusts || profiles)
+        return tt_generation_rank_queue(rank, &pass);
     struct kind *kind = find_kind(single, padded.token_count, tt_kv_cache_reach(rank->cache), adapter_off);
     if (kind->graph == NULL && kind->ran) record(rank, &pass, kind);
     kind->ran = true;

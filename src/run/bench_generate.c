@@ -1,4 +1,5 @@
 /* `trimtab bench generate`: the speed and the memory of generation. */
+#include <string.h>
 #include <sys/resource.h>
 
 #include "base/alloc.h"
@@ -149,6 +150,33 @@ static tt_status measure(struct generation_bench *bench)
     return TT_OK;
 }
 
+/* Seconds by op of passes with a token of every row, launched op by op; not of the timed ones. */
+static tt_status profile(struct generation_bench *bench)
+{
+    const struct tt_bench_spec *spec = bench->spec;
+    struct tt_bench_generation *result = bench->result;
+    struct tt_device *device = tt_generation_device(tt_generation_team_engine(bench->team));
+    int64_t first_id = bench->wave + bench->rows + 1, passes = spec->profile_steps;
+    struct tt_generation_progress progress;
+    uint64_t sum;
+    bool busy = true;
+    if (passes > spec->new_tokens - 2) passes = spec->new_tokens - 2;
+    if (passes < 1) return TT_OK;
+    for (int64_t i = 0; i < bench->wave; i++)
+        TT_TRY(submit(bench, bench->rows + bench->wave + i, passes + 2));
+    do {
+        TT_TRY(tt_generation_team_step(bench->team, &busy));
+        TT_TRY(tt_generation_team_poll(bench->team, first_id + bench->wave - 1, &progress));
+    } while (progress.count == 0);
+    tt_device_profile(device, true);
+    for (int64_t i = 0; i < passes; i++) TT_TRY(tt_generation_team_step(bench->team, &busy));
+    tt_device_profile(device, false);
+    memcpy(result->op_times, tt_device_op_times(device), sizeof result->op_times);
+    for (int i = 0; i < TT_SPAN_COUNT; i++) result->op_times[i].seconds /= (double)passes;
+    while (busy) TT_TRY(tt_generation_team_step(bench->team, &busy));
+    return collect(bench, first_id, bench->wave, &sum);
+}
+
 static tt_status measure_memory(const struct generation_bench *bench)
 {
     struct tt_bench_generation *result = bench->result;
@@ -171,7 +199,8 @@ static tt_status lead(void *context, const struct tt_inputs *inputs, struct tt_g
     bench->team = team;
     bench->result->load_seconds = tt_clock_seconds() - bench->start;
     TT_TRY(measure(bench));
-    return measure_memory(bench);
+    TT_TRY(measure_memory(bench));
+    return profile(bench);
 }
 
 tt_status tt_bench_generate(const struct tt_bench_spec *spec, const struct tt_cancel *cancel,
