@@ -39,6 +39,14 @@ QUANTIZED = [
     ("stored nf4", "llama2", {"model_name_or_path": GOLDEN / "qlora/nf4_double"}),
 ]
 EXIT_USAGE, EXIT_DATA, EXIT_MEMORY, EXIT_DEVICE, EXIT_STOPPED = 2, 3, 4, 10, 11
+ADAPTERS = [  # kinds that have ops of their own
+    ("DoRA", "llama3", {"use_dora": "true"}),
+    ("DoRA over NF4", "qwen2", {"use_dora": "true", "load_in_4bit": "true"}),
+    ("DoRA over int8", "mistral", {"use_dora": "true", "load_in_8bit": "true"}),
+    ("biases of all", "qwen2", {"bias": "all"}),
+    ("experts alone", "dense/qwen3_moe", {"lora_target_modules": "q_proj",
+                                          "lora_target_parameters": "mlp.experts.gate_up_proj,mlp.experts.down_proj"}),
+]
 # Settings with which a run resumes bit for bit. With weights in bf16 the state has the masters too.
 SAVED = [
     ("LoRA", "llama3", {}),
@@ -639,6 +647,8 @@ def all_checks(suite):
     for family in ("llama2", "llama3", "mistral", "qwen2", "qwen3", "smollm3", "phi3", "gemma3", "gemma2",
                    *MORE_FAMILIES):
         suite.check(f"fp32 as on the CPU, {family}", as_on_the_cpu, family, **SLOW_FAMILIES.get(family, {}))
+    for name, family, more in ADAPTERS:
+        suite.check(f"fp32 as on the CPU, {name}", as_on_the_cpu, family, **more)
     for family in ("llama3", "phi3", "gemma3", "gemma2"):
         suite.check(f"fp32 as on the CPU, {family}, all weights", as_on_the_cpu, family, **ALL_WEIGHTS)
     suite.check("fp32 as on the CPU, Muon", as_on_the_cpu, "llama3", optim="muon", ns_dtype="float32", **ALL_WEIGHTS)
