@@ -222,8 +222,10 @@ static void states_continue_a_sequence(void **state)
         {TT_SCAN_DELTA, {150}, 1, 2, 16, 24, 0, TT_F32, 1, 0},
         {TT_SCAN_DELTA, {70}, 2, 2, 13, 9, 4, TT_F32, 1, 0},
         {TT_SCAN_MAMBA2, {150}, 1, 2, 24, 16, 0, TT_F32, 1, 0},
+        {TT_SCAN_DELTA, {150}, 1, 2, 96, 128, 0, TT_F32, 1, 0}, /* single rows by whole vectors */
+        {TT_SCAN_MAMBA2, {150}, 1, 2, 128, 64, 0, TT_F32, 1, 0},
     };
-    for (int r = 0; r < 3; r++) {
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
         struct scan_problem p;
         make_scan_problem(&p, &rows[r]);
         scan_oracle(&p, p.exact);
@@ -270,20 +272,19 @@ static void states_continue_a_sequence(void **state)
 }
 
 /* Several sequences in one call: one from zeros, one that drops its last state, and an empty one, which copies. */
-static void states_of_several_sequences(void **state)
+static void check_several_sequences(const struct scan_case *row)
 {
-    (void)state;
-    static const struct scan_case row = {TT_SCAN_DELTA, {70, 2, 0, 1}, 1, 2, 16, 24, 0, TT_F32, 1, 0};
+    const int64_t lines = row->heads * row->width, size = lines * row->value_width;
     struct scan_problem p;
     struct test_device device;
-    make_scan_problem(&p, &row);
+    make_scan_problem(&p, row);
     test_device_open(&device, test_device_kind(), 3);
     struct test_tensor together[SCAN_LINES], apart[SCAN_LINES];
     for (int i = 0; i < SCAN_LINES; i++) {
         together[i] = test_tensor_copy(&p.tensors[i]);
         apart[i] = test_tensor_copy(&p.tensors[i]);
     }
-    struct test_tensor pool = test_tensor_random(TT_F32, 6, 32, 24, 0, 5, 1), other = test_tensor_copy(&pool);
+    struct test_tensor pool = test_tensor_random(TT_F32, 6, lines, row->value_width, 0, 5, 1), other = test_tensor_copy(&pool);
     static const double from[] = {-1, 0, 1, 2}, to[] = {3, -1, 4, 2};
     struct test_tensor places = test_tensor_make(TT_I32, 2, 4, TEST_UNUSED, 0);
     double both[8];
@@ -309,7 +310,7 @@ static void states_of_several_sequences(void **state)
     test_tensor_equal("o", &apart[O], &together[O]);
     test_tensor_equal("states", &other, &pool);
     const float *states = pool.view.data;
-    assert_memory_equal(states + 4 * 768, states + 768, 768 * sizeof *states); /* the empty sequence's */
+    assert_memory_equal(states + 4 * size, states + size, (size_t)size * sizeof *states); /* the empty sequence's */
     test_device_close(&device);
     test_array_free(together, SCAN_LINES);
     test_array_free(apart, SCAN_LINES);
@@ -318,6 +319,15 @@ static void states_of_several_sequences(void **state)
     test_tensor_free(&other);
     test_tensor_free(&places);
     free_scan_problem(&p);
+}
+
+static void states_of_several_sequences(void **state)
+{
+    (void)state;
+    static const struct scan_case small = {TT_SCAN_DELTA, {70, 2, 0, 1}, 1, 2, 16, 24, 0, TT_F32, 1, 0},
+                                  whole = {TT_SCAN_DELTA, {70, 2, 0, 1}, 1, 2, 64, 128, 0, TT_F32, 1, 0};
+    check_several_sequences(&small);
+    check_several_sequences(&whole);
 }
 
 /* Decays far below what a float holds, and rates without any: all results are finite, and what can be seen is right. */

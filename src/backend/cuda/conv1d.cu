@@ -247,6 +247,14 @@ bool is_wide(const struct tt_conv1d_forward_args *args)
            tt_tensor_is_empty(args->out_gate_TC);
 }
 
+/* The rows of a thread: fewer where a few rows, as in generation, would leave multiprocessors without work. */
+int64_t run_of(const struct tt_stream *stream, int64_t count, unsigned strips)
+{
+    int64_t run = RUN_ROWS, wanted = 2 * (int64_t)tt_cuda_device_of(stream)->processors;
+    while (run > 1 && (count + run - 1) / run * (int64_t)strips < wanted) run /= 2;
+    return run;
+}
+
 template <typename T>
 tt_status forward_typed(struct tt_stream *stream, const struct tt_conv1d_forward_args *args)
 {
@@ -256,14 +264,16 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_conv1d_forward
     unsigned strips = (unsigned)((c.columns + THREADS - 1) / THREADS);
     if (c.columns == 0 || c.sequences == 0) return TT_OK;
     if (c.count > 0) {
-        dim3 blocks(strips, (unsigned)((c.count + RUN_ROWS - 1) / RUN_ROWS));
-        if (is_wide(args) && is_aligned(args->y_TC, WIDE_COLUMNS))
-            forward_wide<T><<<dim3((strips + WIDE_COLUMNS - 1) / WIDE_COLUMNS, blocks.y), THREADS, 0, on>>>(
-                c, rows_of(args->y_TC), RUN_ROWS);
+        bool wide = is_wide(args) && is_aligned(args->y_TC, WIDE_COLUMNS);
+        unsigned across = wide ? (strips + WIDE_COLUMNS - 1) / WIDE_COLUMNS : strips;
+        int64_t run = run_of(stream, c.count, across);
+        dim3 blocks(across, (unsigned)((c.count + run - 1) / run));
+        if (wide)
+            forward_wide<T><<<blocks, THREADS, 0, on>>>(c, rows_of(args->y_TC), run);
         else if (taps <= 4)
-            forward<T, 4><<<blocks, THREADS, 0, on>>>(c, taps, rows_of(args->y_TC), RUN_ROWS);
+            forward<T, 4><<<blocks, THREADS, 0, on>>>(c, taps, rows_of(args->y_TC), run);
         else
-            forward<T, TAPS_MAX><<<blocks, THREADS, 0, on>>>(c, taps, rows_of(args->y_TC), RUN_ROWS);
+            forward<T, TAPS_MAX><<<blocks, THREADS, 0, on>>>(c, taps, rows_of(args->y_TC), run);
     }
     if (c.pool != nullptr && taps > 1)
         keep<T><<<dim3(strips, (unsigned)c.sequences), THREADS, 0, on>>>(c, taps);

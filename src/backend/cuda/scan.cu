@@ -143,17 +143,18 @@ __device__ __forceinline__ int64_t pool_at(const struct scan &s, int64_t state, 
     return state * s.pool_stride + (h * s.width + e) * s.value_width + w;
 }
 
-/* Sequences of at most `most` rows. blockIdx: tile of columns, value head, sequence; a warp for each TILE rows of the
+/* Sequences of at most `most` rows, and without `singles` not those of one. blockIdx: tile of columns, value head, sequence; a warp for each TILE rows of the
  * state. */
 template <typename T>
 __global__ void __launch_bounds__(TILES_MAX *TILE)
-    forward_rows(const struct scan s, struct rows o, int32_t most)
+    forward_rows(const struct scan s, struct rows o, int32_t most, bool singles)
 {
     __shared__ struct normed n;
     __shared__ float sums[2][TILES_MAX][TILE];
     int lane = (int)threadIdx.x % TILE, slice = (int)threadIdx.x / TILE, slices = (int)blockDim.x / TILE;
     int w = (int)blockIdx.x * TILE + lane;
-    if (s.cu[blockIdx.z + 1] - s.cu[blockIdx.z] > most) return;
+    int32_t length = s.cu[blockIdx.z + 1] - s.cu[blockIdx.z];
+    if (length > most || (length == 1 && !singles)) return;
     int64_t h = blockIdx.y, sequence = blockIdx.z, from = s.pool == nullptr ? -1 : s.from[sequence];
     struct head head = head_at(s, h);
     bool inside = w < s.value_width;
@@ -195,6 +196,71 @@ __global__ void __launch_bounds__(TILES_MAX *TILE)
 #pragma unroll
     for (int i = 0; i < TILE; i++)
         if (slice * TILE + i < s.width) s.pool[pool_at(s, to, h, slice * TILE + i, w)] = state[i];
+}
+
+/* The step of a sequence of one row (generation), states of E x 32 V with E of whole tiles: a lane has V neighbouring
+ * columns, in loads of V numbers, a warp the TILE rows of its slice. Each number is computed as by forward_rows, in the
+ * same order. blockIdx: value head, sequence. */
+template <typename T, int V>
+__global__ void __launch_bounds__(TILES_MAX *TILE) forward_row(const struct scan s, struct rows o)
+{
+    __shared__ struct normed n;
+    __shared__ float sums[2][TILES_MAX][TILE * V];
+    int lane = (int)threadIdx.x % TILE, slice = (int)threadIdx.x / TILE, slices = (int)blockDim.x / TILE;
+    int64_t h = blockIdx.x, sequence = blockIdx.y, row = s.cu[sequence], from = s.from[sequence],
+            to = s.to[sequence];
+    if (s.cu[sequence + 1] - row != 1) return;
+    vec<float, V> held[TILE];
+#pragma unroll
+    for (int i = 0; i < TILE; i++) {
+        held[i] = {};
+        if (from >= 0) held[i] = load<float, V>(s.pool + pool_at(s, from, h, slice * TILE + i, lane * V));
+    }
+    struct head head = head_at(s, h);
+    struct rate r = rate_at<T>(s, head, row, h);
+    float q_factor, k_factor, value[V], seen[V] = {}, out[V] = {}, fresh[V];
+    load_row<T>(s, n, row, h / s.group, q_factor, k_factor);
+#pragma unroll
+    for (int c = 0; c < V; c++) value[c] = s.v.at<T>(row, h, lane * V + c);
+    if (s.delta) {
+#pragma unroll
+        for (int i = 0; i < TILE; i++) {
+            float state[V];
+            widen(held[i], state);
+#pragma unroll
+            for (int c = 0; c < V; c++) seen[c] = __fmaf_rn(state[c], n.k[slice * TILE + i], seen[c]);
+        }
+#pragma unroll
+        for (int c = 0; c < V; c++) sums[0][slice][lane * V + c] = seen[c], seen[c] = 0;
+        __syncthreads();
+        for (int i = 0; i < slices; i++)
+#pragma unroll
+            for (int c = 0; c < V; c++) seen[c] += sums[0][i][lane * V + c];
+    }
+#pragma unroll
+    for (int c = 0; c < V; c++) fresh[c] = r.share * (value[c] - seen[c] * k_factor * r.decay) * k_factor;
+#pragma unroll
+    for (int i = 0; i < TILE; i++) {
+        float state[V];
+        widen(held[i], state);
+#pragma unroll
+        for (int c = 0; c < V; c++) {
+            state[c] = __fmaf_rn(n.k[slice * TILE + i], fresh[c], state[c] * r.decay);
+            out[c] = __fmaf_rn(state[c], n.q[slice * TILE + i], out[c]);
+        }
+        narrow(held[i], state);
+        if (to >= 0) store(s.pool + pool_at(s, to, h, slice * TILE + i, lane * V), held[i]);
+    }
+#pragma unroll
+    for (int c = 0; c < V; c++) sums[1][slice][lane * V + c] = out[c];
+    __syncthreads();
+    if (slice > 0) return;
+#pragma unroll
+    for (int c = 0; c < V; c++) {
+        out[c] = 0;
+        for (int i = 0; i < slices; i++) out[c] += sums[1][i][lane * V + c];
+        o.put<T>(row, h, lane * V + c, __fmaf_rn(head.skip, value[c], out[c] * q_factor));
+    }
 }
 
 struct gradients {
@@ -418,14 +484,32 @@ __global__ void __launch_bounds__(SUM_THREADS)
     if (threadIdx.x == 0) to[g.first + blockIdx.x] += (float)sum;
 }
 
+/* Whether forward_row supports the sizes, with loads of 16 or 8 bytes. */
+bool takes_single_rows(const struct scan &s)
+{
+    return s.pool != nullptr && s.width % TILE == 0 &&
+           (s.value_width == 2 * TILE || s.value_width == 4 * TILE) && (uintptr_t)s.pool % 16 == 0 &&
+           s.pool_stride % 4 == 0;
+}
+
 template <typename T>
 tt_status forward_typed(struct tt_stream *stream, const struct tt_scan_forward_args *args, int32_t most)
 {
     struct scan s = scan_of(args);
-    unsigned slices = (unsigned)((s.width + TILE - 1) / TILE);
-    dim3 blocks((unsigned)((s.value_width + TILE - 1) / TILE), (unsigned)s.heads, (unsigned)s.sequences);
-    if (s.sequences == 0) return TT_OK;
-    forward_rows<T><<<blocks, slices * TILE, 0, tt_cuda_handle(stream)>>>(s, heads_of(args->o_THW), most);
+    const struct tt_sequences &sequences = args->sequences;
+    struct rows o = heads_of(args->o_THW);
+    cudaStream_t on = tt_cuda_handle(stream);
+    unsigned threads = (unsigned)((s.width + TILE - 1) / TILE) * TILE;
+    bool single = false, others = false, takes = takes_single_rows(s);
+    for (int64_t b = 0; b < sequences.count; b++) {
+        int32_t length = sequences.cu[b + 1] - sequences.cu[b];
+        (takes && length == 1 ? single : others) |= length <= most;
+    }
+    dim3 heads((unsigned)s.heads, (unsigned)s.sequences);
+    if (single && s.value_width == 4 * TILE) forward_row<T, 4><<<heads, threads, 0, on>>>(s, o);
+    if (single && s.value_width == 2 * TILE) forward_row<T, 2><<<heads, threads, 0, on>>>(s, o);
+    dim3 tiles((unsigned)((s.value_width + TILE - 1) / TILE), heads.x, heads.y);
+    if (others) forward_rows<T><<<tiles, threads, 0, on>>>(s, o, most, !single);
     return tt_cuda_launched(stream, "scan_forward", &args->q_TKE);
 }
 
@@ -471,15 +555,15 @@ tt_status backward_typed(struct tt_stream *stream, const struct tt_scan_backward
 /* Sequences of some rows are processed by chunks where that is supported, others row by row. */
 extern "C" tt_status tt_cuda_scan_forward(struct tt_stream *stream, const struct tt_scan_forward_args *args)
 {
-    bool chunks = tt_cuda_scan_by_chunks(stream, args, nullptr), rows = !chunks;
+    bool chunks = tt_cuda_scan_by_chunks(stream, args, nullptr), rows = false, longer = false;
     const struct tt_sequences &sequences = args->sequences;
     int32_t most = chunks ? TT_SCAN_ROWS_MAX : INT32_MAX;
-    for (int64_t b = 0; b < sequences.count && chunks; b++)
-        rows = rows || sequences.cu[b + 1] - sequences.cu[b] <= most;
+    for (int64_t b = 0; b < sequences.count; b++)
+        (sequences.cu[b + 1] - sequences.cu[b] <= most ? rows : longer) = true;
     if (rows)
         TT_TRY(with_type(args->q_TKE.dtype,
                          [&](auto t) { return forward_typed<decltype(t)>(stream, args, most); }));
-    return chunks ? tt_cuda_scan_chunks_forward(stream, args) : TT_OK;
+    return longer ? tt_cuda_scan_chunks_forward(stream, args) : TT_OK;
 }
 
 extern "C" tt_status tt_cuda_scan_backward(struct tt_stream *stream, const struct tt_scan_backward_args *args)
