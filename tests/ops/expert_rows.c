@@ -25,6 +25,8 @@ static const struct rows_case cases[] = {
 static const struct rows_case gpu_cases[] = {
     {4096, 8, 128, 2048, 0, TT_BF16, false, false, false, false},
     {3001, 4, 32, 2880, 0, TT_BF16, false, false, false, true},
+    {512, 8, 1024, 16, 0, TT_BF16, false, false, false, false}, /* the most slots of one block */
+    {513, 8, 1024, 16, 0, TT_BF16, false, false, false, false},
 };
 
 enum { X, Y, G, ADDEND, WEIGHTS, DWEIGHTS, IDS, PLACE, SLOT, BORDER, SPREAD, LINES };

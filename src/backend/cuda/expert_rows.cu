@@ -13,6 +13,7 @@ namespace
 
 constexpr int THREADS = 256, WARPS = THREADS / 32, EXPERTS_MAX = TT_ROUTE_EXPERTS_MAX;
 constexpr int64_t LEAST_SLICE = 4 * THREADS; /* slots; always a multiple of THREADS */
+constexpr int64_t FEW_SLOTS = 4096; /* one block orders them sooner than three kernels start */
 constexpr int64_t SEGMENTS = 128;
 constexpr unsigned ALL = 0xffffffffu;
 
@@ -92,13 +93,13 @@ __global__ void __launch_bounds__(EXPERTS_MAX) add_counts(struct slots s, int sl
     }
 }
 
-__global__ void __launch_bounds__(THREADS) place_slots(struct slots s, int32_t *place, int32_t *slot_of)
+/* Places of the slots of a slice, `counts` and `before` by expert: of its parts, and the slots before the slice. */
+__device__ void place_parts(const struct slots &s, int32_t *counts, const int32_t *slots_before,
+                            int32_t *place, int32_t *slot_of)
 {
-    extern __shared__ int32_t counts[];
     int32_t *own = counts + threadIdx.x / 32 * (unsigned)s.experts;
-    count_parts(s, counts);
     for (int e = threadIdx.x; e < s.experts; e += THREADS) {
-        int32_t before = s.lines[(int64_t)blockIdx.x * s.experts + e];
+        int32_t before = slots_before[e];
         for (int w = 0; w < WARPS; w++) {
             int32_t count = counts[w * s.experts + e];
             counts[w * s.experts + e] = before;
@@ -115,6 +116,42 @@ __global__ void __launch_bounds__(THREADS) place_slots(struct slots s, int32_t *
         place[slot] = row;
         slot_of[row] = (int32_t)slot;
     });
+}
+
+__global__ void __launch_bounds__(THREADS) place_slots(struct slots s, int32_t *place, int32_t *slot_of)
+{
+    extern __shared__ int32_t counts[];
+    count_parts(s, counts);
+    place_parts(s, counts, s.lines + (int64_t)blockIdx.x * s.experts, place, slot_of);
+}
+
+/* All of it by one block, for the slots of one slice. */
+__global__ void __launch_bounds__(THREADS)
+    order_slice(struct slots s, int32_t *border, int32_t *place, int32_t *slot_of)
+{
+    extern __shared__ int32_t counts[];
+    int32_t *before = counts + WARPS * s.experts, all = 0;
+    count_parts(s, counts);
+    for (int e = threadIdx.x; e < s.experts; e += THREADS) {
+        int32_t sum = 0;
+        for (int w = 0; w < WARPS; w++) sum += counts[w * s.experts + e];
+        before[e] = sum;
+    }
+    __syncthreads();
+    for (int first = 0; first < s.experts && threadIdx.x < 32; first += 32) {
+        int e = first + (int)threadIdx.x;
+        int32_t own = e < s.experts ? before[e] : 0, sum = own;
+#pragma unroll
+        for (int step = 1; step < 32; step *= 2) {
+            int32_t other = __shfl_up_sync(ALL, sum, step);
+            if ((int)threadIdx.x >= step) sum += other;
+        }
+        if (e < s.experts) before[e] = all + sum - own, border[e] = all + sum - own;
+        all += __shfl_sync(ALL, sum, 31);
+    }
+    if (threadIdx.x == 0) border[s.experts] = all;
+    __syncthreads();
+    place_parts(s, counts, before, place, slot_of);
 }
 
 struct rows {
@@ -282,17 +319,23 @@ extern "C" tt_status tt_cuda_order_rows(struct tt_stream *stream, const struct t
     s.ids = static_cast<const int32_t *>(args->ids_TS.data);
     s.count = args->slot_M.dims[0], s.experts = (int)(args->border_X1.dims[0] - 1);
     s.lines = static_cast<int32_t *>(tt_cuda_scratch(stream));
+    int32_t *border = static_cast<int32_t *>(args->border_X1.data),
+            *place = static_cast<int32_t *>(args->place_TS.data),
+            *slot_of = static_cast<int32_t *>(args->slot_M.data);
     int64_t most = TT_CUDA_SCRATCH_BYTES / (int64_t)sizeof(int32_t) / s.experts;
     for (s.slice = LEAST_SLICE; (s.count + s.slice - 1) / s.slice > most;) s.slice *= 2;
     int slices = (int)((s.count + s.slice - 1) / s.slice);
     size_t bytes = sizeof(int32_t) * WARPS * (size_t)s.experts;
     unsigned threads = (unsigned)(s.experts + 31) / 32 * 32;
     cudaStream_t on = tt_cuda_handle(stream);
-    if (slices > 0) count_slots<<<(unsigned)slices, THREADS, bytes, on>>>(s);
-    add_counts<<<1, threads, 0, on>>>(s, slices, static_cast<int32_t *>(args->border_X1.data));
-    if (slices > 0)
-        place_slots<<<(unsigned)slices, THREADS, bytes, on>>>(s, static_cast<int32_t *>(args->place_TS.data),
-                                                              static_cast<int32_t *>(args->slot_M.data));
+    if (s.count <= FEW_SLOTS) {
+        s.slice = (s.count + THREADS - 1) / THREADS * THREADS;
+        order_slice<<<1, THREADS, bytes + sizeof(int32_t) * (size_t)s.experts, on>>>(s, border, place, slot_of);
+        return tt_cuda_launched(stream, "order_rows", &args->ids_TS);
+    }
+    count_slots<<<(unsigned)slices, THREADS, bytes, on>>>(s);
+    add_counts<<<1, threads, 0, on>>>(s, slices, border);
+    place_slots<<<(unsigned)slices, THREADS, bytes, on>>>(s, place, slot_of);
     return tt_cuda_launched(stream, "order_rows", &args->ids_TS);
 }
 
