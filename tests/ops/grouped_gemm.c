@@ -34,6 +34,11 @@ static const struct grouped_case gpu_cases[] = {
     {264, 136, 24, 0, TT_BF16, true, false, 0, {257, 385, 0, 2, -1}},
     {16, 1024, 0, 0, TT_BF16, false, false, 0.5f, {130, 0, 250, -1}},
     {8, 72, 0, 0, TT_BF16, true, true, 2, {0, 40, 300, -1}},
+    /* few rows */
+    {1536, 2048, 16, 0, TT_BF16, false, false, 0, {0, 1, 0, 8, 9, 0, 63, -1}},
+    {2048, 768, 0, 8, TT_BF16, false, true, 0, {0, 0, 1, -1}},
+    {48, 64, 3, 0, TT_BF16, false, true, 0.5f, {128, 0, -1}},
+    {2880, 2880, 0, 0, TT_BF16, false, true, 0, {0, 4, 0, 0, 7, 0, 17, -1}},
 };
 
 enum { A, W, H, B, BIAS, Y, DY, DW, LINES };

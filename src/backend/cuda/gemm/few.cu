@@ -1,30 +1,14 @@
-/* A thread block computes a tile of 16 columns of y at a time; its warps take turns along k, DEPTH at a time, and
- * their sums are added in the order of the warps. The columns are two runs of 8: neighbours, or the two halves of a
- * head, which are rotated together, or columns of gate and up.
- *
- * A lane loads 16 bytes, 8 neighbouring k, of a row of W or x. mma.sync wants other k in a lane, but the order of k in
- * a product is free, as long as it is the same on both sides: words 0 and 1 of both are one product, words 2 and 3
- * the next. So a lane needs exactly what it loads itself, and shared memory is a queue of each lane's own pieces,
- * without barriers. The queue goes on over the ends of tiles: a block has its tiles one after the other.
+/* The columns of a tile of few_tiles.cuh are neighbours, or the two halves of a head, which are rotated together, or
+ * columns of gate and up.
  *
  * H200, 8B bf16, one row, ms a step, 2026-11-25: cuBLASLt 4.82; this kernel with 6 stages and a block on each
  * processor 4.68; 4 stages and two blocks 4.71; through registers instead of the queue 5.04, because the compiler kept
  * few loads under way. With 16 rows 5.93, cuBLASLt 5.14. */
-#include <cuda_bf16.h>
-
 #include "backend/cuda/gemm/few.h"
-#include "backend/cuda/mma.cuh"
 
-enum {
-    RUN = 8,  /* columns */
-    ROWS = 8, /* of x in a product of mma.sync */
-    DEPTH = 64,
-    CHUNKS = DEPTH / 32,
-    PIECES = 3 * CHUNKS, /* of 16 bytes in a lane: two of W and one of x for each 32 k */
-    WARPS = 8,
-    THREADS = WARPS * 32,
-    ROWS_MAX = 4, /* from five rows on cuBLASLt is close: 4.96 ms a step, 4.78 with four */
-};
+#include "backend/cuda/gemm/few_tiles.cuh"
+
+enum { ROWS_MAX = 4 }; /* from five rows on cuBLASLt is close: 4.96 ms a step, 4.78 with four */
 
 enum few_kind { FEW_PLAIN, FEW_ROTATED, FEW_SWIGLU };
 
@@ -61,15 +45,6 @@ static __device__ __forceinline__ few_runs runs_of(const few_problem &p, int til
     }
     int in_half = p.half / RUN, first = tile / in_half * 2 * p.half + tile % in_half * RUN;
     return {first, first + p.half};
-}
-
-/* Zeros where not `is`. */
-static __device__ __forceinline__ void copy_piece(uint32_t to, const __nv_bfloat16 *from, bool is)
-{
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
-                 :
-                 : "r"(to), "l"(from), "r"(is ? 16 : 0)
-                 : "memory");
 }
 
 static __device__ __forceinline__ float widen(const float *from)
@@ -121,73 +96,20 @@ static __device__ __forceinline__ void finish(const few_problem &p, int row, int
 template <typename T, int KIND, int STAGES>
 static __global__ void __launch_bounds__(THREADS) few_kernel(const __grid_constant__ few_problem p)
 {
-    extern __shared__ uint4 queue[];
-    __shared__ float shared[WARPS][ROWS][2 * RUN];
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    int tiles = tile_count(p), own_steps = (p.k / DEPTH - warp + WARPS - 1) / WARPS;
-    uint4 *own = queue + (size_t)warp * STAGES * PIECES * 32 + lane;
-    uint32_t own_address = shared_address(own);
-    const __nv_bfloat16 *x = p.x + (g < p.m ? g : 0) * p.x_row;
-    int next_tile = blockIdx.x, next_step = 0, slot = 0, taken = 0;
-    float sums[4] = {};
-
-    auto load_next = [&]() {
-        if (own_steps > 0 && next_tile < tiles) {
-            few_runs runs = runs_of(p, next_tile);
-            int k = (next_step * WARPS + warp) * DEPTH + t * 8;
-            uint32_t to = own_address + slot * (PIECES * 32 * 16);
+    few_tiles<STAGES>(
+        tile_count(p), p.k,
+        [&](int tile, int g, int k) -> few_sources {
+            few_runs runs = runs_of(p, tile);
             /* Columns beyond the last read the last one, and are not stored. */
-            const __nv_bfloat16 *first = p.w + min(runs.first + g, p.n - 1) * p.w_row + k;
-            const __nv_bfloat16 *second = p.w + min(runs.second + g, p.n - 1) * p.w_row + k;
-#pragma unroll
-            for (int i = 0; i < CHUNKS; i++) {
-                copy_piece(to + 3 * i * 512, first + i * 32, true);
-                copy_piece(to + (3 * i + 1) * 512, second + i * 32, true);
-                copy_piece(to + (3 * i + 2) * 512, x + k + i * 32, g < p.m);
-            }
-            if (++next_step == own_steps) {
-                next_step = 0;
-                next_tile += gridDim.x;
-            }
-        }
-        asm volatile("cp.async.commit_group;" ::: "memory");
-        slot = slot + 1 == STAGES ? 0 : slot + 1;
-    };
-
-    for (int i = 0; i < STAGES - 1; i++) load_next();
-    for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        for (int step = 0; step < own_steps; step++) {
-            uint4 pieces[PIECES];
-            asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-#pragma unroll
-            for (int i = 0; i < PIECES; i++) pieces[i] = own[taken * (PIECES * 32) + i * 32];
-            load_next();
-#pragma unroll
-            for (int i = 0; i < CHUNKS; i++) {
-                const uint4 &a = pieces[3 * i], &b = pieces[3 * i + 1], &row = pieces[3 * i + 2];
-                multiply_piece(sums, {a.x, b.x, a.y, b.y}, row.x, row.y);
-                multiply_piece(sums, {a.z, b.z, a.w, b.w}, row.z, row.w);
-            }
-            taken = taken + 1 == STAGES ? 0 : taken + 1;
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            shared[warp][2 * t + i % 2][g + i / 2 * RUN] = sums[i];
-            sums[i] = 0.0f;
-        }
-        __syncthreads();
-        few_runs runs = runs_of(p, tile);
-        for (int i = threadIdx.x; i < p.m * RUN; i += THREADS) {
-            int row = i / RUN, c = i % RUN;
-            float a = 0.0f, b = 0.0f;
-            for (int w = 0; w < WARPS; w++) {
-                a += shared[w][row][c];
-                b += shared[w][row][c + RUN];
-            }
+            return {p.w + min(runs.first + g, p.n - 1) * p.w_row + k,
+                    p.w + min(runs.second + g, p.n - 1) * p.w_row + k, p.x + (g < p.m ? g : 0) * p.x_row + k,
+                    g < p.m};
+        },
+        [&](int) { return p.m; },
+        [&](int tile, int row, int c, float a, float b) {
+            few_runs runs = runs_of(p, tile);
             finish<T, KIND>(p, row, runs.first + c, runs.second + c, a, b);
-        }
-        __syncthreads();
-    }
+        });
 }
 
 static bool is_aligned(tt_tensor x)
@@ -223,7 +145,7 @@ template <typename T, int KIND, int STAGES>
 static tt_status launch_stages(struct tt_stream *stream, const few_problem &p, const char *op)
 {
     int tiles = tile_count(p), processors = tt_cuda_device_of(stream)->processors;
-    const int bytes = WARPS * STAGES * PIECES * 32 * 16;
+    constexpr int bytes = few_queue_bytes(STAGES);
     TT_TRY(tt_cuda_check(cudaFuncSetAttribute(few_kernel<T, KIND, STAGES>,
                                               cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
                          stream, op));

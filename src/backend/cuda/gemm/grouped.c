@@ -46,6 +46,8 @@ tt_status tt_cuda_grouped_gemm(struct tt_stream *stream, const struct tt_grouped
                                        .c_row = tt_cuda_map_row(args->y_MN)};
     int ctas = cuda->processors / TT_FUSED_CLUSTER * TT_FUSED_CLUSTER;
     if (args->y_MN.dims[1] == 0) return TT_OK;
+    tt_status few = tt_cuda_grouped_few(stream, args);
+    if (few != TT_ERR_UNSUPPORTED) return few;
     if (!takes(cuda, args)) return tt_cuda_grouped_gemm_plain(stream, args);
     if (!tt_tensor_is_empty(args->h_MR)) params.r = (int)args->h_MR.dims[1];
     TT_TRY(map_operands(cuda->gemm, args, &params));

@@ -41,6 +41,8 @@ bool tt_cuda_grouped_is_built(void);
 cudaError_t tt_cuda_grouped_launch(bool transposed, const struct tt_grouped_params *params, int ctas,
                                    cudaStream_t stream);
 
+/* grouped_few.cu: a few rows in bf16. TT_ERR_UNSUPPORTED, without a message, for an unsupported case. */
+tt_status tt_cuda_grouped_few(struct tt_stream *stream, const struct tt_grouped_gemm_args *args);
 /* cuda/grouped_gemm.cu: any types and strides, without tensor cores. */
 tt_status tt_cuda_grouped_gemm_plain(struct tt_stream *stream, const struct tt_grouped_gemm_args *args);
 tt_status tt_cuda_grouped_gradients_plain(struct tt_stream *stream,
