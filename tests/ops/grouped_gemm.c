@@ -37,7 +37,8 @@ static const struct grouped_case gpu_cases[] = {
     /* few rows */
     {1536, 2048, 16, 0, TT_BF16, false, false, 0, {0, 1, 0, 8, 9, 0, 63, -1}},
     {2048, 768, 0, 8, TT_BF16, false, true, 0, {0, 0, 1, -1}},
-    {48, 64, 3, 0, TT_BF16, false, true, 0.5f, {128, 0, -1}},
+    {48, 64, 0, 0, TT_BF16, false, true, 0.5f, {128, 0, -1}},
+    {48, 64, 3, 0, TT_BF16, false, true, 0, {65, 0, 63, -1}},
     {2880, 2880, 0, 0, TT_BF16, false, true, 0, {0, 4, 0, 0, 7, 0, 17, -1}},
 };
 

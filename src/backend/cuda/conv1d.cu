@@ -170,6 +170,44 @@ template <typename T> __global__ void __launch_bounds__(THREADS) keep(const stru
         to[j * c.columns + col] = input_at<T>(c, taps, sequence, end - taps + 1 + j, col);
 }
 
+/* The rows and states of sequences of one row (generation), by vectors of V columns. */
+template <typename T, int J, int V>
+__global__ void __launch_bounds__(THREADS) step(const struct conv c, struct rows y)
+{
+    int64_t col = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * V, sequence = blockIdx.y,
+            row = c.cu[sequence];
+    if (col >= c.columns) return;
+    int64_t from = c.from[sequence], to = c.to[sequence];
+    float *state = c.pool + from * c.pool_stride + col, *next = c.pool + to * c.pool_stride + col;
+    vec<float, V> held[J];
+    float u[J][V], z[V];
+#pragma unroll
+    for (int j = 0; j + 1 < J; j++) {
+        held[j] = {};
+        if (from >= 0) held[j] = load<float, V>(state + j * c.columns);
+    }
+    widen(load<T, V>(static_cast<const T *>(c.x.data) + row * c.x.stride + col), u[J - 1]);
+#pragma unroll
+    for (int j = 0; j + 1 < J; j++) widen(held[j], u[j]);
+#pragma unroll
+    for (int i = 0; i < V; i++) {
+        struct weights<J> t = load_weights<J>(c, J, col + i);
+        z[i] = t.bias;
+#pragma unroll
+        for (int j = 0; j < J; j++) z[i] = __fmaf_rn(t.w[j], u[j][i], z[i]);
+        if (c.silu) z[i] = z[i] / (1.0f + __expf(-z[i]));
+    }
+    vec<T, V> out;
+    narrow(out, z);
+    store(static_cast<T *>(y.data) + row * y.stride + col, out);
+    if (to < 0) return;
+#pragma unroll
+    for (int j = 0; j + 1 < J; j++) {
+        narrow(held[j], u[j + 1]);
+        store(next + j * c.columns, held[j]);
+    }
+}
+
 struct gradients {
     struct rows dy, dx, din, dout;
     float *dw, *dbias; /* lines: [runs][columns * taps], [runs][columns]; NULL: not wanted */
@@ -247,6 +285,14 @@ bool is_wide(const struct tt_conv1d_forward_args *args)
            tt_tensor_is_empty(args->out_gate_TC);
 }
 
+/* Whether `step` supports the call: every sequence has one row, as in generation. */
+bool is_step(const struct conv &c, const struct tt_conv1d_forward_args *args)
+{
+    for (int64_t b = 0; b < args->sequences.count; b++)
+        if (args->sequences.cu[b + 1] - args->sequences.cu[b] != 1) return false;
+    return c.pool != nullptr && (uintptr_t)c.pool % 16 == 0 && c.pool_stride % WIDE_COLUMNS == 0;
+}
+
 /* The rows of a thread: fewer where a few rows, as in generation, would leave multiprocessors without work. */
 int64_t run_of(const struct tt_stream *stream, int64_t count, unsigned strips)
 {
@@ -268,6 +314,11 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_conv1d_forward
         unsigned across = wide ? (strips + WIDE_COLUMNS - 1) / WIDE_COLUMNS : strips;
         int64_t run = run_of(stream, c.count, across);
         dim3 blocks(across, (unsigned)((c.count + run - 1) / run));
+        if (wide && is_step(c, args)) {
+            step<T, WIDE_TAPS, WIDE_COLUMNS>
+                <<<dim3(across, (unsigned)c.sequences), THREADS, 0, on>>>(c, rows_of(args->y_TC));
+            return tt_cuda_launched(stream, "conv1d_forward", &args->x_TC);
+        }
         if (wide)
             forward_wide<T><<<blocks, THREADS, 0, on>>>(c, rows_of(args->y_TC), run);
         else if (taps <= 4)

@@ -198,15 +198,17 @@ __global__ void __launch_bounds__(TILES_MAX *TILE)
         if (slice * TILE + i < s.width) s.pool[pool_at(s, to, h, slice * TILE + i, w)] = state[i];
 }
 
-/* The step of a sequence of one row (generation), states of E x 32 V with E of whole tiles: a lane has V neighbouring
- * columns, in loads of V numbers, a warp the TILE rows of its slice. Each number is computed as by forward_rows, in the
- * same order. blockIdx: value head, sequence. */
-template <typename T, int V>
+/* The step of a sequence of one row (generation), states of E x W of whole tiles and pairs of tiles: a lane has V
+ * neighbouring columns, a warp the TILE rows of its slice. Each number is computed as by forward_rows, in the same
+ * order. blockIdx: value head, sequence, pair of tiles of columns. */
+template <typename T>
 __global__ void __launch_bounds__(TILES_MAX *TILE) forward_row(const struct scan s, struct rows o)
 {
+    constexpr int V = 2;
     __shared__ struct normed n;
     __shared__ float sums[2][TILES_MAX][TILE * V];
-    int lane = (int)threadIdx.x % TILE, slice = (int)threadIdx.x / TILE, slices = (int)blockDim.x / TILE;
+    int lane = (int)threadIdx.x % TILE, slice = (int)threadIdx.x / TILE, slices = (int)blockDim.x / TILE,
+        first = (int)blockIdx.z * TILE * V + lane * V;
     int64_t h = blockIdx.x, sequence = blockIdx.y, row = s.cu[sequence], from = s.from[sequence],
             to = s.to[sequence];
     if (s.cu[sequence + 1] - row != 1) return;
@@ -214,14 +216,14 @@ __global__ void __launch_bounds__(TILES_MAX *TILE) forward_row(const struct scan
 #pragma unroll
     for (int i = 0; i < TILE; i++) {
         held[i] = {};
-        if (from >= 0) held[i] = load<float, V>(s.pool + pool_at(s, from, h, slice * TILE + i, lane * V));
+        if (from >= 0) held[i] = load<float, V>(s.pool + pool_at(s, from, h, slice * TILE + i, first));
     }
     struct head head = head_at(s, h);
     struct rate r = rate_at<T>(s, head, row, h);
     float q_factor, k_factor, value[V], seen[V] = {}, out[V] = {}, fresh[V];
     load_row<T>(s, n, row, h / s.group, q_factor, k_factor);
 #pragma unroll
-    for (int c = 0; c < V; c++) value[c] = s.v.at<T>(row, h, lane * V + c);
+    for (int c = 0; c < V; c++) value[c] = s.v.at<T>(row, h, first + c);
     if (s.delta) {
 #pragma unroll
         for (int i = 0; i < TILE; i++) {
@@ -249,7 +251,7 @@ __global__ void __launch_bounds__(TILES_MAX *TILE) forward_row(const struct scan
             out[c] = __fmaf_rn(state[c], n.q[slice * TILE + i], out[c]);
         }
         narrow(held[i], state);
-        if (to >= 0) store(s.pool + pool_at(s, to, h, slice * TILE + i, lane * V), held[i]);
+        if (to >= 0) store(s.pool + pool_at(s, to, h, slice * TILE + i, first), held[i]);
     }
 #pragma unroll
     for (int c = 0; c < V; c++) sums[1][slice][lane * V + c] = out[c];
@@ -259,7 +261,7 @@ __global__ void __launch_bounds__(TILES_MAX *TILE) forward_row(const struct scan
     for (int c = 0; c < V; c++) {
         out[c] = 0;
         for (int i = 0; i < slices; i++) out[c] += sums[1][i][lane * V + c];
-        o.put<T>(row, h, lane * V + c, __fmaf_rn(head.skip, value[c], out[c] * q_factor));
+        o.put<T>(row, h, first + c, __fmaf_rn(head.skip, value[c], out[c] * q_factor));
     }
 }
 
@@ -484,12 +486,11 @@ __global__ void __launch_bounds__(SUM_THREADS)
     if (threadIdx.x == 0) to[g.first + blockIdx.x] += (float)sum;
 }
 
-/* Whether forward_row supports the sizes, with loads of 16 or 8 bytes. */
+/* Whether forward_row supports the sizes, with loads of 8 bytes. */
 bool takes_single_rows(const struct scan &s)
 {
-    return s.pool != nullptr && s.width % TILE == 0 &&
-           (s.value_width == 2 * TILE || s.value_width == 4 * TILE) && (uintptr_t)s.pool % 16 == 0 &&
-           s.pool_stride % 4 == 0;
+    return s.pool != nullptr && s.width % TILE == 0 && s.value_width % (2 * TILE) == 0 &&
+           (uintptr_t)s.pool % 8 == 0 && s.pool_stride % 2 == 0;
 }
 
 template <typename T>
@@ -505,10 +506,10 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_scan_forward_a
         int32_t length = sequences.cu[b + 1] - sequences.cu[b];
         (takes && length == 1 ? single : others) |= length <= most;
     }
-    dim3 heads((unsigned)s.heads, (unsigned)s.sequences);
-    if (single && s.value_width == 4 * TILE) forward_row<T, 4><<<heads, threads, 0, on>>>(s, o);
-    if (single && s.value_width == 2 * TILE) forward_row<T, 2><<<heads, threads, 0, on>>>(s, o);
-    dim3 tiles((unsigned)((s.value_width + TILE - 1) / TILE), heads.x, heads.y);
+    unsigned heads = (unsigned)s.heads, count = (unsigned)s.sequences;
+    dim3 pairs(heads, count, (unsigned)(s.value_width / (2 * TILE)));
+    if (single) forward_row<T><<<pairs, threads, 0, on>>>(s, o);
+    dim3 tiles((unsigned)((s.value_width + TILE - 1) / TILE), heads, count);
     if (others) forward_rows<T><<<tiles, threads, 0, on>>>(s, o, most, !single);
     return tt_cuda_launched(stream, "scan_forward", &args->q_TKE);
 }

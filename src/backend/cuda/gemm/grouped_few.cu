@@ -32,23 +32,30 @@ struct few_part {
 /* Lists the parts of all experts in order; returns their number. */
 __device__ int list_parts(const few_grouped &p, few_part *parts)
 {
-    __shared__ int all;
-    int lane = (int)threadIdx.x, before = 0;
-    for (int first = 0; first < p.experts && threadIdx.x < 32; first += 32) {
-        int e = first + lane, begin = e < p.experts ? p.border[e] : 0,
+    __shared__ int sums[WARPS];
+    int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32, all = 0;
+    for (int first = 0; first < p.experts; first += THREADS) {
+        int e = first + (int)threadIdx.x, begin = e < p.experts ? p.border[e] : 0,
             end = e < p.experts ? p.border[e + 1] : 0, own = (end - begin + ROWS - 1) / ROWS, sum = own;
 #pragma unroll
         for (int step = 1; step < 32; step *= 2) {
             int other = __shfl_up_sync(0xffffffffu, sum, step);
             if (lane >= step) sum += other;
         }
+        __syncthreads(); /* the sums of the turn before have been read */
+        if (lane == 31) sums[warp] = sum;
+        __syncthreads();
+        int before = all + sum - own;
+#pragma unroll
+        for (int i = 0; i < WARPS; i++) {
+            if (i < warp) before += sums[i];
+            all += sums[i];
+        }
         for (int i = 0; i < own; i++) {
             int row = begin + i * ROWS;
-            parts[before + sum - own + i] = {e, row, min(ROWS, end - row)};
+            parts[before + i] = {e, row, min(ROWS, end - row)};
         }
-        before += __shfl_sync(0xffffffffu, sum, 31);
     }
-    if (threadIdx.x == 0) all = before;
     __syncthreads();
     return all;
 }
