@@ -119,7 +119,9 @@ static const struct tt_setting bench_settings[] = {
     {.name = "warmup", .type = TT_SETTING_INT, FIELD(warmup), .default_text = "2", .minimum = 0, .maximum = 1 << 20,
      .help = "Optimizer steps before the timed ones."},
     {.name = "profile_steps", .type = TT_SETTING_INT, FIELD(profile_steps), .default_text = "1", .minimum = 1,
-     .maximum = 1 << 10, .help = "Optimizer steps behind the timed ones, or passes of bench generate, from which seconds_by_op and gathers are."},
+     .maximum = 1 << 10,
+     .help = "Optimizer steps behind the timed ones, or passes of bench generate, from which seconds_by_op and "
+             "gathers are."},
     {.name = "prompt_tokens", .type = TT_SETTING_INT, FIELD(prompt_tokens), .default_text = "64", .minimum = 1,
      .maximum = 1 << 20, .help = "Tokens of each prompt (bench generate)."},
     {.name = "new_tokens", .type = TT_SETTING_INT, FIELD(new_tokens), .default_text = "256", .minimum = 1,

@@ -54,6 +54,9 @@ tt_status tt_shard_context_create(const struct tt_shard_config *config, struct t
         context->replicas = config->shard_comm;
     if (context->replicas != NULL && tt_comm_world_size(context->replicas) == 1) context->replicas = NULL;
     TT_GO(tt_stream_create_copy(config->device, &context->comm_stream));
+    TT_GO(tt_stream_create_copy(config->device, &context->own_stream));
+    TT_GO(tt_event_create(config->device, &context->forked));
+    TT_GO(tt_event_create(config->device, &context->joined));
     TT_GO(tt_event_create(config->device, &context->gradients_ready));
     TT_GO(tt_event_create(config->device, &context->reached));
     TT_GO(tt_event_create(config->device, &context->reduced));
@@ -80,6 +83,9 @@ void tt_shard_context_destroy(struct tt_shard_context *context)
     if (context->gradients_ready != NULL) tt_event_destroy(context->gradients_ready);
     if (context->reached != NULL) tt_event_destroy(context->reached);
     if (context->reduced != NULL) tt_event_destroy(context->reduced);
+    if (context->forked != NULL) tt_event_destroy(context->forked);
+    if (context->joined != NULL) tt_event_destroy(context->joined);
+    if (context->own_stream != NULL) tt_stream_destroy(context->own_stream);
     if (context->comm_stream != NULL) tt_stream_destroy(context->comm_stream);
     tt_free(context);
 }

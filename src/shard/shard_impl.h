@@ -53,6 +53,8 @@ struct tt_shard_context {
     int rank, world_size;     /* among the ranks that split a unit; 0 of 1 when resident */
     struct tt_comm *replicas; /* gradients are summed over these too, once per step; NULL: none */
     struct tt_stream *comm_stream;
+    struct tt_stream *own_stream;     /* copies this rank's own shards while others' come over the links */
+    struct tt_event *forked, *joined; /* of own_stream: it may begin; it has ended */
     struct tt_event *gradients_ready; /* on the compute stream */
     struct tt_event *reached;         /* on the compute stream: a gather may begin after it */
     struct tt_event *reduced;         /* on the comm stream */

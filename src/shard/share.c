@@ -134,17 +134,25 @@ bool tt_shard_context_pulls(const struct tt_shard_context *context)
     return context->reaches != NULL;
 }
 
+static tt_status pull_one(struct tt_unit *unit, struct tt_stream *stream, const struct frozen_span *span,
+                          int from, char *to)
+{
+    const char *shard = (const char *)unit->peer_shards[from] + span->shard_offset;
+    return tt_copy_on_device(stream, to + (size_t)from * span->shard_bytes, shard, span->shard_bytes);
+}
+
 tt_status tt_shard_pull(struct tt_unit *unit, const struct frozen_span *span, char *to)
 {
     struct tt_shard_context *context = unit->context;
-    size_t bytes = span->shard_bytes;
-    /* Other ranks' shards first, each rank beginning with its neighbour, so that not all read from one rank. */
-    for (int i = 1; i <= context->world_size; i++) {
-        int from = (context->rank + i) % context->world_size;
-        const char *shard = (const char *)unit->peer_shards[from] + span->shard_offset;
-        TT_TRY(tt_copy_on_device(context->comm_stream, to + (size_t)from * bytes, shard, bytes));
-    }
-    return TT_OK;
+    struct tt_stream *stream = context->comm_stream, *beside = context->own_stream;
+    TT_TRY(tt_event_record(context->forked, stream));
+    TT_TRY(tt_stream_wait(beside, context->forked));
+    TT_TRY(pull_one(unit, beside, span, context->rank, to));
+    TT_TRY(tt_event_record(context->joined, beside));
+    /* Each rank begins with its neighbour, so that not all read from one rank. */
+    for (int i = 1; i < context->world_size; i++)
+        TT_TRY(pull_one(unit, stream, span, (context->rank + i) % context->world_size, to));
+    return tt_stream_wait(stream, context->joined);
 }
 
 void tt_share_leave(struct tt_shard_context *context)

@@ -284,7 +284,8 @@ static void check_several_sequences(const struct scan_case *row)
         together[i] = test_tensor_copy(&p.tensors[i]);
         apart[i] = test_tensor_copy(&p.tensors[i]);
     }
-    struct test_tensor pool = test_tensor_random(TT_F32, 6, lines, row->value_width, 0, 5, 1), other = test_tensor_copy(&pool);
+    struct test_tensor pool = test_tensor_random(TT_F32, 6, lines, row->value_width, 0, 5, 1),
+                       other = test_tensor_copy(&pool);
     static const double from[] = {-1, 0, 1, 2}, to[] = {3, -1, 4, 2};
     struct test_tensor places = test_tensor_make(TT_I32, 2, 4, TEST_UNUSED, 0);
     double both[8];
@@ -310,7 +311,8 @@ static void check_several_sequences(const struct scan_case *row)
     test_tensor_equal("o", &apart[O], &together[O]);
     test_tensor_equal("states", &other, &pool);
     const float *states = pool.view.data;
-    assert_memory_equal(states + 4 * size, states + size, (size_t)size * sizeof *states); /* the empty sequence's */
+    assert_memory_equal(states + 4 * size, states + size,
+                        (size_t)size * sizeof *states); /* the empty sequence's */
     test_device_close(&device);
     test_array_free(together, SCAN_LINES);
     test_array_free(apart, SCAN_LINES);

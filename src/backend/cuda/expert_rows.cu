@@ -13,7 +13,7 @@ namespace
 
 constexpr int THREADS = 256, WARPS = THREADS / 32, EXPERTS_MAX = TT_ROUTE_EXPERTS_MAX;
 constexpr int64_t LEAST_SLICE = 4 * THREADS; /* slots; always a multiple of THREADS */
-constexpr int64_t FEW_SLOTS = 4096; /* one block orders them sooner than three kernels start */
+constexpr int64_t FEW_SLOTS = 4096;          /* one block orders them sooner than three kernels start */
 constexpr int64_t SEGMENTS = 128;
 constexpr unsigned ALL = 0xffffffffu;
 
@@ -330,7 +330,8 @@ extern "C" tt_status tt_cuda_order_rows(struct tt_stream *stream, const struct t
     cudaStream_t on = tt_cuda_handle(stream);
     if (s.count <= FEW_SLOTS) {
         s.slice = (s.count + THREADS - 1) / THREADS * THREADS;
-        order_slice<<<1, THREADS, bytes + sizeof(int32_t) * (size_t)s.experts, on>>>(s, border, place, slot_of);
+        order_slice<<<1, THREADS, bytes + sizeof(int32_t) * (size_t)s.experts, on>>>(s, border, place,
+                                                                                     slot_of);
         return tt_cuda_launched(stream, "order_rows", &args->ids_TS);
     }
     count_slots<<<(unsigned)slices, THREADS, bytes, on>>>(s);

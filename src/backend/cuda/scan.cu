@@ -143,8 +143,8 @@ __device__ __forceinline__ int64_t pool_at(const struct scan &s, int64_t state, 
     return state * s.pool_stride + (h * s.width + e) * s.value_width + w;
 }
 
-/* Sequences of at most `most` rows, and without `singles` not those of one. blockIdx: tile of columns, value head, sequence; a warp for each TILE rows of the
- * state. */
+/* Sequences of at most `most` rows, and without `singles` not those of one. blockIdx: tile of columns, value head,
+ * sequence; a warp for each TILE rows of the state. */
 template <typename T>
 __global__ void __launch_bounds__(TILES_MAX *TILE)
     forward_rows(const struct scan s, struct rows o, int32_t most, bool singles)

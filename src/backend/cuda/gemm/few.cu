@@ -146,11 +146,12 @@ static tt_status launch_stages(struct tt_stream *stream, const few_problem &p, c
 {
     int tiles = tile_count(p), processors = tt_cuda_device_of(stream)->processors;
     constexpr int bytes = few_queue_bytes(STAGES);
-    TT_TRY(tt_cuda_check(cudaFuncSetAttribute(few_kernel<T, KIND, STAGES>,
-                                              cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-                         stream, op));
-    few_kernel<T, KIND, STAGES>
-        <<<tiles < processors ? tiles : processors, THREADS, bytes, tt_cuda_handle(stream)>>>(p);
+    TT_TRY(tt_cuda_check(
+        cudaFuncSetAttribute(few_kernel<T, KIND, STAGES>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+        stream, op));
+    few_kernel<
+        T, KIND,
+        STAGES> < <<tiles<processors ? tiles : processors, THREADS, bytes, tt_cuda_handle(stream)>>>(p);
     return tt_cuda_launched(stream, op, NULL);
 }
 
@@ -179,15 +180,17 @@ static bool takes_rotation(const struct tt_rotation *rotation)
 {
     tt_tensor cos = rotation->cos_PE, sin = rotation->sin_PE;
     int64_t half = rotation->head_dim / 2;
-    return !rotation->pairs && rotation->head_dim % (2 * RUN) == 0 && rotation->columns % rotation->head_dim == 0 &&
-           cos.dims[1] == half && cos.strides[0] == half && sin.strides[0] == half;
+    return !rotation->pairs && rotation->head_dim % (2 * RUN) == 0 &&
+           rotation->columns % rotation->head_dim == 0 && cos.dims[1] == half && cos.strides[0] == half &&
+           sin.strides[0] == half;
 }
 
 tt_status tt_cuda_gemm_few_lora(struct tt_stream *stream, const struct tt_gemm_lora_args *args)
 {
     const struct tt_rotation *rotation = &args->rotation;
     if (!args->trans_w || args->low.count > 0 || rotation->columns == 0 || args->y_MN.dtype != TT_BF16 ||
-        args->addend_MN.dtype != TT_DTYPE_NONE || !takes(args->x_MK, args->w.dense) || !takes_rotation(rotation))
+        args->addend_MN.dtype != TT_DTYPE_NONE || !takes(args->x_MK, args->w.dense) ||
+        !takes_rotation(rotation))
         return TT_ERR_UNSUPPORTED;
     few_problem p = problem_of(args->x_MK, args->w.dense, args->y_MN);
     p.paired = (int)rotation->columns;

@@ -60,7 +60,8 @@ __device__ int list_parts(const few_grouped &p, few_part *parts)
     return all;
 }
 
-__device__ __forceinline__ void put(const few_grouped &p, const few_part &part, int row, int column, float sum)
+__device__ __forceinline__ void put(const few_grouped &p, const few_part &part, int row, int column,
+                                    float sum)
 {
     int64_t m = part.row + row, n = (int64_t)part.expert * p.n + column;
     sum *= p.alpha;
@@ -78,7 +79,8 @@ __global__ void __launch_bounds__(THREADS) grouped_few(const __grid_constant__ f
         count * strips, p.k,
         [&](int tile, int g, int k) -> few_sources {
             few_part part = parts[tile / strips];
-            const __nv_bfloat16 *w = p.w + ((int64_t)part.expert * p.n + tile % strips * 2 * RUN + g) * p.k + k;
+            const __nv_bfloat16 *w =
+                p.w + ((int64_t)part.expert * p.n + tile % strips * 2 * RUN + g) * p.k + k;
             bool has_row = g < part.rows;
             return {w, w + (int64_t)RUN * p.k, p.x + (part.row + (has_row ? g : 0)) * p.x_row + k, has_row};
         },
@@ -122,8 +124,9 @@ extern "C" tt_status tt_cuda_grouped_few(struct tt_stream *stream, const struct 
         p.r = (int)args->h_MR.dims[1];
     }
     constexpr int bytes = few_queue_bytes(STAGES);
-    TT_TRY(tt_cuda_check(cudaFuncSetAttribute(grouped_few, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-                         stream, "grouped_gemm"));
+    TT_TRY(
+        tt_cuda_check(cudaFuncSetAttribute(grouped_few, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+                      stream, "grouped_gemm"));
     grouped_few<<<(unsigned)cuda->processors, THREADS, bytes, tt_cuda_handle(stream)>>>(p);
     return tt_cuda_launched(stream, "grouped_gemm", &args->x_MK);
 }
