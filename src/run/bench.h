@@ -52,9 +52,9 @@ struct tt_bench_generation {
     size_t peak_bytes, planned_bytes, device_peak_bytes, device_used_bytes; /* as in tt_bench_result */
     size_t planned_used_bytes; /* the plan with the driver's context, which device_used_bytes has too */
     uint64_t sum;              /* of all new tokens and their places, to compare runs by */
-    struct tt_op_time
-        op_times[TT_SPAN_COUNT]; /* of rank 0, a pass with a token of every row: seconds by op */
-    struct tt_str memory;        /* planned and measured, by purpose: lines without an end; owned */
+    /* of rank 0, a pass with a token of every row: seconds by op */
+    struct tt_op_time op_times[TT_SPAN_COUNT];
+    struct tt_str memory; /* planned and measured, by purpose: lines without an end; owned */
 };
 /* Only rank 0 of the run fills `result`, which tt_bench_generation_deinit frees; elsewhere it is zeroed. */
 TT_MUST_USE tt_status tt_bench_generate(const struct tt_bench_spec *spec, const struct tt_cancel *cancel,
