@@ -118,15 +118,49 @@ static void build_shared(struct tt_builder *builder, const struct tt_experts_spe
     tt_build_linears(builder, &gate, 1, dim, &shared->gate);
 }
 
-/* A buffer of transformers' module: frozen. */
-static tt_param *build_choice_bias(struct tt_builder *builder, const struct tt_experts_spec *spec)
+/* The half that is being built is the second of two, whose sum is normed. */
+static void build_joint_norm(struct tt_builder *builder, const struct tt_experts_spec *spec)
+{
+    struct tt_norm *joint = builder->listing ? NULL : tt_builder_take(builder, sizeof *joint);
+    struct tt_norm made = {0};
+    const struct tt_norm_spec norm = {
+        .path = spec->names->joint_norm, .eps = spec->norm_eps, .offset = spec->norm_offset};
+    tt_build_norm(builder, &norm, builder->model->facts.hidden_size, TT_REACH_ALWAYS, &made);
+    if (joint == NULL) return;
+    *joint = made;
+    builder->current.halves[builder->current.count - 1].joint_norm = joint;
+}
+
+/* A number of each expert that does not train. */
+static tt_param *build_frozen(struct tt_builder *builder, const struct tt_experts_spec *spec,
+                              const char *name, enum tt_init_kind init)
 {
     const struct tt_module layer = {.path = builder->layer_path};
-    if (builder->listing || builder->status != TT_OK || spec->names->choice_bias == NULL) return NULL;
-    tt_param *bias =
-        tt_builder_param(builder, &layer, spec->names->choice_bias, 1, &spec->count, TT_INIT_ZERO);
-    if (bias != NULL) bias->trainable = false;
-    return bias;
+    if (builder->listing || builder->status != TT_OK || name == NULL) return NULL;
+    tt_param *param = tt_builder_param(builder, &layer, name, 1, &spec->count, init);
+    if (param != NULL) param->trainable = false;
+    return param;
+}
+
+/* The norms behind the mixture and of the router. The weight of the latter decays: transformers' Trainer knows norms by
+ * their class. */
+static void build_other_norms(struct tt_builder *builder, const struct tt_experts_spec *spec,
+                              struct tt_experts *experts)
+{
+    const struct tt_experts_names *names = spec->names;
+    int64_t dim = builder->model->facts.hidden_size;
+    const struct tt_norm_spec post_norm = {
+        .path = names->post_norm, .eps = spec->norm_eps, .offset = spec->norm_offset};
+    tt_build_norm(builder, &post_norm, dim, TT_REACH_ALWAYS, &experts->post_norm);
+    if (names->joint_norm != NULL) build_joint_norm(builder, spec);
+    if (names->router_norm == NULL) return;
+    tt_build_module(builder, names->router_norm);
+    const struct tt_module *module = tt_builder_module(builder, names->router_module, TT_MODULE_OTHER);
+    experts->router_norm = (struct tt_norm){.eps = spec->norm_eps};
+    if (builder->listing || builder->status != TT_OK) return;
+    tt_param *weight = tt_builder_param(builder, module, names->router_weight, 1, &dim, TT_INIT_ONE);
+    if (weight != NULL) weight->weight_decay = TT_DECAY_FULL;
+    experts->router_norm.weight = weight;
 }
 
 void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *spec)
@@ -136,18 +170,25 @@ void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *
     struct tt_experts *experts =
         tt_builder_half(builder, &tt_experts_half, spec->residual_scale, sizeof *experts);
     if (experts == NULL) return;
+    if (!builder->listing) builder->current.halves[builder->current.count - 1].beside = spec->beside;
     *experts = (struct tt_experts){.rule = spec->rule,
+                                   .router_scale = (float)spec->router_scale,
                                    .wide_logits = spec->wide_logits,
                                    .slots = spec->slots,
                                    .activation = spec->activation};
     const struct tt_norm_spec norm = {
         .path = names->norm, .eps = spec->norm_eps, .offset = spec->norm_offset};
-    const struct tt_linear_spec router = {
-        .path = names->router, .out = spec->count, .bias = spec->bias, .router = true};
+    const struct tt_linear_spec router = {.path = names->router,
+                                          .out = spec->count,
+                                          .bias = spec->bias,
+                                          .plain = true,
+                                          .router = !spec->router_adapts};
     tt_build_module(builder, names->module);
     tt_build_norm(builder, &norm, dim, TT_REACH_ALWAYS, &experts->norm);
     tt_build_linears(builder, &router, 1, dim, &experts->router);
-    experts->choice_bias = build_choice_bias(builder, spec);
+    build_other_norms(builder, spec, experts);
+    experts->choice_bias = build_frozen(builder, spec, names->choice_bias, TT_INIT_ZERO);
+    experts->scale = build_frozen(builder, spec, names->weights_scale, TT_INIT_ONE);
     const struct tt_module *module = tt_builder_module(builder, names->experts, TT_MODULE_OTHER);
     const struct tt_module *gate_up = list_parameter(builder, names, names->gate_up);
     const struct tt_module *down = list_parameter(builder, names, names->down);

@@ -218,7 +218,11 @@ struct tt_experts_names {
     const char *gate_up_bias, *down_bias;
     /* in transformers' class these two have the shape [experts, in, out]; gate_up has rows of gate and up in turn */
     bool transposed, in_turn;
-    const char *norm; /* of the stream */
+    const char *norm, *post_norm; /* of the stream; of the result, before the residual; NULL: none */
+    /* of the router's own norm, a module without a weight, whose weight is a parameter of router_module; of the
+     * weights of the chosen experts, frozen; NULL: none */
+    const char *router_norm, *router_module, *router_weight, *weights_scale;
+    const char *joint_norm; /* with `beside`: of the sum of both results; NULL: none */
     /* of the expert that every token has, and of the gate of its output; NULL: none */
     const char *shared, *shared_gate, *shared_up, *shared_down, *shared_activation, *shared_output_gate;
     const char *shared_gate_up; /* one linear instead of gate and up; NULL: two */
@@ -238,6 +242,10 @@ struct tt_experts_spec {
     double norm_eps;
     bool norm_offset;
     double residual_scale;
+    double router_scale; /* of the router's logits; 0: none */
+    bool beside;         /* it reads what the half before it reads */
+    /* the router is a linear for rules by name; otherwise the parameter "<path>.weight" */
+    bool router_adapts;
     enum tt_activation activation;
 };
 void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *spec);
@@ -252,7 +260,8 @@ struct tt_decoder_spec {
     /* Instead of attention in layers with a state, and in those with a convolution alone; NULL: none. */
     const struct tt_recurrence_spec *recurrence;
     const struct tt_short_conv_spec *short_conv;
-    const struct tt_experts_spec *experts; /* instead of the MLP in layers that have them; NULL: none */
+    /* Instead of the MLP, or beside it, in layers that have them; NULL: none. */
+    const struct tt_experts_spec *experts;
     /* Layers are one half each: where they have neither keys nor a state it is this; NULL: an MLP ends each layer. */
     const struct tt_mlp_spec *lone_mlp;
     const struct tt_layer_input_spec *inputs; /* NULL: none */

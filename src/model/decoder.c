@@ -415,6 +415,7 @@ void tt_build_decoder(struct tt_builder *builder, const struct tt_model_facts *f
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) {
         tt_build_layer_begin(builder, i);
         bool mixes = build_mixer(builder, &facts->layers[i], spec);
+        if (facts->layers[i].experts && spec->experts->beside) build_own_mlp(builder, facts, spec);
         if (facts->layers[i].experts)
             tt_build_experts(builder, spec->experts);
         else if (spec->lone_mlp == NULL)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "model/gemma.h"
+#include "model/mixture.h"
 
 enum { ROPE_FULL, ROPE_SLIDING, ROPE_COUNT, HEAD_DIM_MAX = 512 };
 
@@ -17,12 +18,29 @@ struct gemma4 {
     int64_t inputs, inputs_vocab; /* columns of embeddings for each layer, 0: none; rows of their table */
     bool wide;                    /* the MLP of layers that read keys of others has twice the width */
     bool attention_bias;
+    struct tt_mixture mixture; /* count 0: no layer has experts */
 };
 
 static const struct tt_attention_names attention_names = {TT_ATTENTION_NAMES,
                                                           .post_norm = "post_attention_layernorm"};
 static const struct tt_mlp_names mlp_names = {TT_MLP_NAMES, .norm = "pre_feedforward_layernorm",
                                               .post_norm = "post_feedforward_layernorm"};
+/* The MLP and the experts beside it have norms of their own, and their sum has one more. */
+static const struct tt_mlp_names mlp_beside_names = {TT_MLP_NAMES, .norm = "pre_feedforward_layernorm",
+                                                     .post_norm = "post_feedforward_layernorm_1"};
+static const struct tt_experts_names experts_names = {.module = "router",
+                                                      .router = "router.proj",
+                                                      .experts = "experts",
+                                                      .activation = "experts.act_fn",
+                                                      .gate_up = "gate_up_proj",
+                                                      .down = "down_proj",
+                                                      .norm = "pre_feedforward_layernorm_2",
+                                                      .post_norm = "post_feedforward_layernorm_2",
+                                                      .router_norm = "router.norm",
+                                                      .router_module = "router",
+                                                      .router_weight = "scale",
+                                                      .weights_scale = "router.per_expert_scale",
+                                                      .joint_norm = "post_feedforward_layernorm"};
 
 static tt_status refuse(const struct tt_json *json, const char *key, const char *part)
 {
@@ -35,10 +53,7 @@ static tt_status refuse(const struct tt_json *json, const char *key, const char 
 /* Parts of other sizes are refused by name. */
 static tt_status check_parts(const struct tt_json *json)
 {
-    bool experts = false;
     const char *bidirectional = NULL;
-    TT_TRY(tt_json_opt_bool(json, json->root, "enable_moe_block", &experts));
-    if (experts) return refuse(json, "enable_moe_block", "routed experts, and comes with experts");
     TT_TRY(tt_json_opt_string(json, json->root, "use_bidirectional_attention", &bidirectional));
     if (bidirectional != NULL && strcmp(bidirectional, "all") == 0)
         return refuse(json, "use_bidirectional_attention \"all\"", "attention to later tokens");
@@ -183,6 +198,20 @@ static tt_status parse_inputs(const struct tt_json *json, int64_t vocab_size, st
     return tt_json_opt_bool(json, json->root, "use_double_wide_mlp", &gemma->wide);
 }
 
+/* Experts beside the MLP of every layer (Gemma4TextRouter, Gemma4TextExperts). */
+static tt_status parse_experts(const struct tt_json *json, struct tt_model_facts *facts,
+                               struct tt_mixture *mixture)
+{
+    struct tt_mixture_defaults required = {.ffn_key = "moe_intermediate_size", .slots_key = "top_k_experts"};
+    bool has = false;
+    TT_TRY(tt_json_opt_bool(json, json->root, "enable_moe_block", &has));
+    if (!has) return TT_OK;
+    TT_TRY(tt_json_int(json, json->root, "num_experts", &required.count));
+    TT_TRY(tt_mixture_parse(json, &required, facts, mixture));
+    mixture->rule = (struct tt_route_rule){.score = TT_ROUTE_SOFTMAX, .normalizes = true};
+    return TT_OK;
+}
+
 static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 {
     struct gemma4 *gemma = TT_FAMILY_OWN(facts, struct gemma4);
@@ -201,6 +230,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     TT_TRY(parse_heads(json, keys_as_values, gemma->shape.heads, facts));
     TT_TRY(parse_shared(json, facts));
     TT_TRY(parse_inputs(json, facts->vocab_size, gemma));
+    TT_TRY(parse_experts(json, facts, &gemma->mixture));
     facts->rope_count = ROPE_COUNT;
     TT_TRY(parse_rotation(json, facts, ROPE_FULL,
                           (struct tt_rope_rules){.theta = 1e6, .layer_type = "full_attention"}));
@@ -222,6 +252,10 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                                           .value_norm = true};
     struct tt_mlp_spec mlp = {
         .names = &mlp_names, .ffn = shape->ffn, .norm_eps = shape->norm_eps, .activation = shape->activation};
+    struct tt_experts_spec experts = tt_mixture_spec(&gemma->mixture, shape, &experts_names);
+    experts.beside = experts.router_adapts = true;
+    experts.router_scale = 1 / sqrt((double)facts->hidden_size);
+    if (gemma->mixture.count > 0) mlp.names = &mlp_beside_names;
     struct tt_layer_input_spec inputs = {.table = "embed_tokens_per_layer",
                                          .projection = "per_layer_model_projection",
                                          .norm = "per_layer_projection_norm",
@@ -236,6 +270,7 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     tt_build_decoder(builder, facts,
                      &(struct tt_decoder_spec){.attention = &attention,
                                                .mlp = &mlp,
+                                               .experts = &experts,
                                                .inputs = gemma->inputs > 0 ? &inputs : NULL,
                                                .reading_ffn = gemma->wide ? 2 * shape->ffn : 0,
                                                .embedding_scale = sqrt((double)facts->hidden_size),
@@ -255,6 +290,14 @@ static const struct tt_gguf_name gguf_names[] = {
     {"per_layer_projection", "proj", false},
     {"post_per_layer_input_norm", "post_norm", false},
     {"layer_scalar", "layer_output_scale", false},
+    {"pre_feedforward_layernorm_2", "pre_ffw_norm_2", false},
+    {"post_feedforward_layernorm_1", "post_ffw_norm_1", false},
+    {"post_feedforward_layernorm_2", "post_ffw_norm_2", false},
+    {"router.proj", "ffn_gate_inp", false},
+    {"router.scale", "ffn_gate_inp.scale", false},
+    {"router.per_expert_scale", "ffn_down_exps.scale", false},
+    {"experts.gate_up_proj", "ffn_gate_up_exps.weight", false},
+    {"experts.down_proj", "ffn_down_exps.weight", false},
     {NULL, NULL, false},
 };
 
@@ -290,6 +333,7 @@ static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *ke
     tt_gguf_add_f32(keys, "final_logit_softcapping", gemma->logit_cap);
     tt_gguf_add_u32(keys, "rope.dimension_count_swa", sliding->columns);
     tt_gguf_add_f32(keys, "rope.freq_base_swa", sliding->theta);
+    if (gemma->mixture.count > 0) tt_mixture_gguf_keys(&gemma->mixture, true, keys);
 }
 
 /* Layers that read keys of others read those of the last layer of their type that makes some; llama.cpp takes the last

@@ -37,14 +37,15 @@ static const char *count_key(const struct tt_json *json)
 tt_status tt_mixture_parse(const struct tt_json *json, const struct tt_mixture_defaults *defaults,
                            struct tt_model_facts *facts, struct tt_mixture *mixture)
 {
+    const char *slots_key = defaults->slots_key != NULL ? defaults->slots_key : "num_experts_per_tok";
     mixture->count = defaults->count;
     mixture->slots = defaults->slots;
     mixture->ffn = defaults->ffn;
     mixture->bypassed = defaults->bypassed;
     TT_TRY(parse_size(json, count_key(json), TT_ROUTE_EXPERTS_MAX, &mixture->count));
-    TT_TRY(parse_size(json, "num_experts_per_tok", TT_ROUTE_SLOTS_MAX, &mixture->slots));
+    TT_TRY(parse_size(json, slots_key, TT_ROUTE_SLOTS_MAX, &mixture->slots));
     TT_TRY(parse_size(json, defaults->ffn_key, 1 << 22, &mixture->ffn));
-    TT_TRY(tt_family_check_range(json, "num_experts_per_tok", mixture->slots, 1, mixture->count));
+    TT_TRY(tt_family_check_range(json, slots_key, mixture->slots, 1, mixture->count));
     for (int64_t i = 0; i < facts->num_hidden_layers; i++) facts->layers[i].experts = true;
     return TT_OK;
 }

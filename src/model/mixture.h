@@ -24,7 +24,8 @@ struct tt_dense_mixture {
 /* Values of missing keys; 0: the key is required. */
 struct tt_mixture_defaults {
     int64_t count, slots, ffn;
-    const char *ffn_key; /* "moe_intermediate_size" */
+    const char *ffn_key;   /* "moe_intermediate_size" */
+    const char *slots_key; /* NULL: num_experts_per_tok */
     bool bypassed;
     /* of tt_mixture_parse_grouped alone: first_k_dense_replace, n_shared_experts, n_group, topk_group,
      * routed_scaling_factor */

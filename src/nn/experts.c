@@ -7,18 +7,18 @@
 
 struct saved {
     tt_tensor logits_TX, weights_TS, ids_TS, place_TS, slot_M, border_X1, rstd_T;
+    tt_tensor out_TD, post_rstd_T, router_rstd_T; /* with these norms */
     tt_tensor gate_up_M2I, h_gate_up_MR, h_down_MR, h_router_TR;
     tt_tensor n_TD, act_MI; /* empty: recomputed */
     struct tt_shared_saved shared;
 };
 _Static_assert(sizeof(struct saved) <= TT_HALF_SAVED_BYTES, "the layer's record has room for it");
 
-static const struct tt_norm no_norm;
-
 static bool trains(const struct tt_half *half)
 {
     const struct tt_experts *experts = half->impl;
-    return tt_norm_trains(&experts->norm) || tt_linear_group_trains(&experts->router) ||
+    return tt_norm_trains(&experts->norm) || tt_norm_trains(&experts->post_norm) ||
+           tt_norm_trains(&experts->router_norm) || tt_linear_group_trains(&experts->router) ||
            tt_expert_linear_trains(&experts->gate_up) || tt_expert_linear_trains(&experts->down) ||
            tt_shared_expert_trains(&experts->shared);
 }
@@ -26,7 +26,8 @@ static bool trains(const struct tt_half *half)
 /* Whether backward reads the normed input. */
 static bool needs_input(const struct tt_experts *experts)
 {
-    return tt_expert_linear_needs_x(&experts->gate_up) || tt_linear_group_needs_x(&experts->router) ||
+    return tt_expert_linear_needs_x(&experts->gate_up) ||
+           (!tt_norm_exists(&experts->router_norm) && tt_linear_group_needs_x(&experts->router)) ||
            tt_shared_expert_needs_x(&experts->shared);
 }
 
@@ -52,6 +53,14 @@ static tt_status push_choice(const struct tt_experts *experts, const struct tt_p
     return tt_workspace_1d(workspace, "borders of experts", TT_I32, count + 1, &saved->border_X1);
 }
 
+/* The factor of each row of a norm. */
+static tt_status push_factor(const struct tt_norm *norm, const struct tt_pass *pass, int64_t tokens,
+                             tt_tensor *rstd_T)
+{
+    if (!tt_norm_exists(norm)) return TT_OK;
+    return tt_workspace_1d(pass->lent.workspace, "rstd", TT_F32, tokens, rstd_T);
+}
+
 static tt_status push_kept(const struct tt_experts *experts, const struct tt_pass *pass,
                            const struct tt_half_input *in, struct saved *saved)
 {
@@ -62,8 +71,12 @@ static tt_status push_kept(const struct tt_experts *experts, const struct tt_pas
     TT_TRY(tt_expert_linear_push_h(&experts->gate_up, pass, rows, &saved->h_gate_up_MR));
     TT_TRY(tt_expert_linear_push_h(&experts->down, pass, rows, &saved->h_down_MR));
     TT_TRY(tt_shared_expert_push(&experts->shared, pass, tokens, &saved->shared));
+    if (tt_norm_exists(&experts->post_norm))
+        TT_TRY(push(pass, "output of the mixture", tokens, in->x_TD.dims[1], &saved->out_TD));
     if (!in->keep) return TT_OK;
-    TT_TRY(tt_workspace_1d(pass->lent.workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
+    TT_TRY(push_factor(&experts->norm, pass, tokens, &saved->rstd_T));
+    TT_TRY(push_factor(&experts->post_norm, pass, tokens, &saved->post_rstd_T));
+    TT_TRY(push_factor(&experts->router_norm, pass, tokens, &saved->router_rstd_T));
     if (pass->in.level != TT_KEEP_ALL) return TT_OK;
     if (needs_input(experts))
         TT_TRY(push(pass, "kept input of experts", tokens, in->x_TD.dims[1], &saved->n_TD));
@@ -112,9 +125,27 @@ static tt_status push_activation(const struct tt_experts *experts, const struct 
     return activate(experts, pass, saved, *act_MI);
 }
 
-static tt_status choose(const struct tt_experts *experts, const struct tt_pass *pass,
-                        const struct saved *saved, tt_tensor n_TD)
+static tt_status scale_logits(const struct tt_experts *experts, const struct tt_pass *pass,
+                              tt_tensor logits_TX)
 {
+    struct tt_scale_args scale = {.x = logits_TX, .factor = experts->router_scale};
+    return experts->router_scale == 0 ? TT_OK : tt_scale(pass->lent.stream, &scale);
+}
+
+/* The router reads n, or x_TD by a norm of its own, in scratch. */
+static tt_status push_router_input(const struct tt_experts *experts, const struct tt_pass *pass,
+                                   tt_tensor x_TD, tt_tensor rstd_T, tt_tensor *n_TD)
+{
+    if (!tt_norm_exists(&experts->router_norm)) return TT_OK;
+    TT_TRY(push(pass, "normed input of the router", x_TD.dims[0], x_TD.dims[1], n_TD));
+    return tt_norm_forward(&experts->router_norm, pass, x_TD, *n_TD, rstd_T, NULL);
+}
+
+/* stream_TD: x, complete. */
+static tt_status choose(const struct tt_experts *experts, const struct tt_pass *pass,
+                        const struct saved *saved, tt_tensor stream_TD, tt_tensor n_TD)
+{
+    TT_TRY(push_router_input(experts, pass, stream_TD, saved->router_rstd_T, &n_TD));
     struct tt_linear_call call = tt_linear_call_tokens(&experts->router, pass, n_TD, saved->h_router_TR);
     struct tt_route_forward_args route = {.rule = experts->rule,
                                           .logits_TX = saved->logits_TX,
@@ -125,8 +156,29 @@ static tt_status choose(const struct tt_experts *experts, const struct tt_pass *
     if (!pass->in.again) route.load_2X = pass->lent.balance.load_2X;
     struct tt_order_rows_args order = {saved->ids_TS, saved->place_TS, saved->slot_M, saved->border_X1};
     TT_TRY(tt_linear_forward(&call, saved->logits_TX));
+    TT_TRY(scale_logits(experts, pass, saved->logits_TX));
     TT_TRY(tt_route_forward(pass->lent.stream, &route));
     return tt_order_rows(pass->lent.stream, &order);
+}
+
+/* y = sum + post_norm(the weighted rows); y may be the sum's place, or empty where backward alone reads them. */
+static tt_status combine_normed(const struct tt_experts *experts, const struct tt_pass *pass,
+                                const struct tt_half_input *in, const struct saved *saved, tt_tensor rows_MD)
+{
+    struct tt_combine_rows_args args = {
+        .x_MD = rows_MD, .weights_TS = saved->weights_TS, .place_TS = saved->place_TS, .y_TD = saved->out_TD};
+    tt_tensor normed_TD, sum_TD = in->sum_TD;
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(tt_combine_rows(pass->lent.stream, &args));
+    TT_TRY(
+        push(pass, "normed output of the mixture", saved->out_TD.dims[0], saved->out_TD.dims[1], &normed_TD));
+    bool alone = tt_tensor_is_empty(sum_TD) && !tt_tensor_is_empty(in->y_TD);
+    TT_TRY(tt_norm_forward(&experts->post_norm, pass, saved->out_TD, alone ? in->y_TD : normed_TD,
+                           saved->post_rstd_T, NULL));
+    struct tt_add_args add = {.a = sum_TD, .b = normed_TD, .y = in->y_TD};
+    if (!alone && !tt_tensor_is_empty(in->y_TD)) TT_TRY(tt_add(pass->lent.stream, &add));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
 }
 
 /* y = sum + scale * (the weighted rows + those of the shared expert) */
@@ -135,6 +187,7 @@ static tt_status combine(const struct tt_experts *experts, const struct tt_pass 
 {
     struct tt_combine_rows_args args = {
         .x_MD = rows_MD, .weights_TS = saved->weights_TS, .place_TS = saved->place_TS, .y_TD = in->y_TD};
+    if (tt_norm_exists(&experts->post_norm)) return combine_normed(experts, pass, in, saved, rows_MD);
     if (in->scale == 0) args.addend_TD = in->sum_TD;
     TT_TRY(tt_combine_rows(pass->lent.stream, &args));
     TT_TRY(tt_shared_expert_add(&experts->shared, pass, &saved->shared, in->y_TD));
@@ -154,7 +207,7 @@ static tt_status run_first(const struct tt_experts *experts, const struct tt_pas
     struct tt_quantized_rows rows;
     TT_TRY(tt_half_push_norm(&experts->norm, &experts->router, pass, in, "normed input of experts",
                              saved->rstd_T, &n_TD, &rows));
-    TT_TRY(choose(experts, pass, saved, n_TD));
+    TT_TRY(choose(experts, pass, saved, tt_tensor_is_empty(in->delta_TD) ? in->x_TD : in->delta_TD, n_TD));
     TT_TRY(tt_shared_expert_first(&experts->shared, pass, &saved->shared, n_TD));
     TT_TRY(spread(pass, saved, "rows of experts", n_TD, &rows_MD));
     TT_TRY(tt_expert_linear_forward(&experts->gate_up, pass, saved->border_X1, rows_MD, saved->h_gate_up_MR,
@@ -173,7 +226,8 @@ static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
     TT_TRY(push_kept(experts, pass, in, saved));
     size_t mark = tt_workspace_mark(workspace);
     TT_TRY(run_first(experts, pass, in, saved));
-    bool again = tt_tensor_is_empty(in->y_TD);
+    /* backward reads the input of the post norm */
+    bool again = tt_tensor_is_empty(in->y_TD) && !tt_norm_exists(&experts->post_norm);
     if (!again || experts->down.r > 0 || !tt_tensor_is_empty(saved->act_MI)) {
         tt_tensor act_MI, out_MD = {0};
         TT_TRY(push_activation(experts, pass, saved, false, &act_MI));
@@ -182,7 +236,8 @@ static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
                                         out_MD));
         if (!again) TT_TRY(combine(experts, pass, in, saved, out_MD));
     }
-    if (again) TT_TRY(tt_shared_expert_add(&experts->shared, pass, &saved->shared, in->y_TD));
+    if (tt_tensor_is_empty(in->y_TD))
+        TT_TRY(tt_shared_expert_add(&experts->shared, pass, &saved->shared, in->y_TD));
     tt_workspace_release(workspace, in->keep ? mark : start);
     return TT_OK;
 }
@@ -291,10 +346,30 @@ static tt_status first_back(const struct tt_experts *experts, const struct tt_pa
     return TT_OK;
 }
 
-/* The gradients of the weights -> dn, to which it adds; and to those of the router. */
+/* The gradient of the logits -> that of x through the router's own norm, in dr_TD where that has memory; adds to those
+ * of the router and its norm. */
+static tt_status router_back_alone(const struct tt_experts *experts, const struct tt_pass *pass,
+                                   const struct saved *saved, tt_tensor x_TD, tt_tensor dlogits_TX,
+                                   tt_tensor dr_TD)
+{
+    const struct tt_linear_group *router = &experts->router;
+    tt_tensor r_TD = {0}, dh_TR;
+    if (tt_linear_group_needs_x(router))
+        TT_TRY(push_router_input(experts, pass, x_TD, (tt_tensor){0}, &r_TD));
+    TT_TRY(tt_linear_push_h(router, pass, dlogits_TX.dims[0], &dh_TR));
+    struct tt_linear_call call = tt_linear_call_tokens(router, pass, r_TD, saved->h_router_TR);
+    TT_TRY(tt_linear_backward_input(&call, dlogits_TX, dh_TR, dr_TD));
+    TT_TRY(tt_linear_backward_params(&call, dlogits_TX, dh_TR));
+    if (tt_tensor_is_empty(dr_TD)) return TT_OK;
+    return tt_norm_backward(&experts->router_norm, pass, x_TD, saved->router_rstd_T, (tt_tensor){0}, dr_TD,
+                            NULL);
+}
+
+/* The gradients of the weights -> dn, to which it adds, or through a norm of the router's own -> dr; and to those of
+ * the router. */
 static tt_status router_back(const struct tt_experts *experts, const struct tt_pass *pass,
-                             const struct saved *saved, tt_tensor dweights_TS, tt_tensor n_TD,
-                             tt_tensor dn_TD)
+                             const struct saved *saved, tt_tensor x_TD, tt_tensor dweights_TS, tt_tensor n_TD,
+                             tt_tensor dn_TD, tt_tensor dr_TD)
 {
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     int64_t tokens = saved->logits_TX.dims[0], count = saved->logits_TX.dims[1];
@@ -315,10 +390,25 @@ static tt_status router_back(const struct tt_experts *experts, const struct tt_p
         TT_TRY(tt_cast(pass->lent.stream, &cast));
         dlogits_TX = narrow_TX;
     }
-    TT_TRY(tt_half_second_back(&experts->router, pass, "gradient through the router", dlogits_TX,
-                               saved->h_router_TR, n_TD, dn_TD));
+    TT_TRY(scale_logits(experts, pass, dlogits_TX));
+    if (tt_norm_exists(&experts->router_norm))
+        TT_TRY(router_back_alone(experts, pass, saved, x_TD, dlogits_TX, dr_TD));
+    else
+        TT_TRY(tt_half_second_back(&experts->router, pass, "gradient through the router", dlogits_TX,
+                                   saved->h_router_TR, n_TD, dn_TD));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
+}
+
+/* Memory for the gradient that reaches x through the router's own norm; empty where nobody wants it. */
+static tt_status push_router_gradient(const struct tt_experts *experts, const struct tt_pass *pass,
+                                      const struct tt_half_gradient *gradient, tt_tensor *dr_TD)
+{
+    *dr_TD = (tt_tensor){0};
+    if (!tt_norm_exists(&experts->router_norm)) return TT_OK;
+    if (tt_tensor_is_empty(gradient->dx_TD) && !tt_norm_trains(&experts->router_norm)) return TT_OK;
+    return push(pass, "gradient through the router's norm", gradient->dy_TD.dims[0], gradient->dy_TD.dims[1],
+                dr_TD);
 }
 
 static tt_status backward(const struct tt_half *half, const struct tt_pass *pass, const void *record,
@@ -327,23 +417,27 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     const struct tt_experts *experts = half->impl;
     const struct saved *saved = record;
     struct tt_workspace *workspace = pass->lent.workspace;
-    tt_tensor dout_TD, dweights_TS, dn_TD, n_TD = saved->n_TD;
+    tt_tensor dout_TD, dweights_TS, dn_TD, dr_TD, n_TD = saved->n_TD;
     struct tt_quantized_rows rows;
     TT_TRY(tt_half_push_gradient(&experts->norm, pass, gradient, &dn_TD));
+    TT_TRY(push_router_gradient(experts, pass, gradient, &dr_TD));
     size_t start = tt_workspace_mark(workspace);
     TT_TRY(tt_workspace_2d(workspace, "gradient of the weights of experts", TT_F32, saved->ids_TS.dims[0],
                            experts->slots, &dweights_TS));
-    TT_TRY(tt_half_begin_backward(&no_norm, &experts->router, pass, gradient, "gradient of experts",
-                                  (tt_tensor){0}, (tt_tensor){0}, &dout_TD, &rows));
+    TT_TRY(tt_half_begin_backward(&experts->post_norm, &experts->router, pass, gradient,
+                                  "gradient of experts", saved->out_TD, saved->post_rstd_T, &dout_TD, &rows));
     TT_TRY(down_back(experts, pass, saved, dout_TD, dweights_TS));
     if (needs_input(experts))
         TT_TRY(tt_half_push_norm_again(&experts->norm, pass, gradient, "normed input of experts", &n_TD));
     TT_TRY(first_back(experts, pass, saved, n_TD, dn_TD));
     TT_TRY(tt_shared_expert_back(&experts->shared, pass, &saved->shared, dout_TD, n_TD, dn_TD));
-    if (!tt_tensor_is_empty(dn_TD) || tt_linear_group_trains(&experts->router))
-        TT_TRY(router_back(experts, pass, saved, dweights_TS, n_TD, dn_TD));
+    if (!tt_tensor_is_empty(dn_TD) || !tt_tensor_is_empty(dr_TD) || tt_linear_group_trains(&experts->router))
+        TT_TRY(router_back(experts, pass, saved, gradient->x_TD, dweights_TS, n_TD, dn_TD, dr_TD));
     tt_workspace_release(workspace, start);
-    return tt_half_end_backward(&experts->norm, pass, gradient, saved->rstd_T, dn_TD);
+    TT_TRY(tt_half_end_backward(&experts->norm, pass, gradient, saved->rstd_T, dn_TD));
+    struct tt_add_args add = {.a = gradient->dx_TD, .b = dr_TD, .y = gradient->dx_TD};
+    bool adds = !tt_tensor_is_empty(gradient->dx_TD) && !tt_tensor_is_empty(dr_TD);
+    return adds ? tt_add(pass->lent.stream, &add) : TT_OK;
 }
 
 /* No group of linears multiplies the gradient of the output itself. */

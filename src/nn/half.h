@@ -23,6 +23,8 @@ struct tt_half {
     /* It reads the stream that the half before it has read: their results are added together (Cohere, GPT-NeoX). */
     bool beside;
     float scale; /* of the result before the sum, without a post norm; 0: none */
+    /* with `beside`: of the sum of both results, before that is added to the stream; NULL: none */
+    const struct tt_norm *joint_norm;
 };
 
 struct tt_half_input {

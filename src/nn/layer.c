@@ -6,6 +6,7 @@
 
 struct saved {
     tt_tensor residual_TD[TT_LAYER_HALVES]; /* the streams that the halves behind the first add to */
+    tt_tensor rstd_T[TT_LAYER_HALVES];      /* of joint norms; what they norm is in residual_TD */
     union {
         max_align_t alignment;
         unsigned char bytes[TT_HALF_SAVED_BYTES];
@@ -29,8 +30,37 @@ static tt_status choose_input(const struct tt_half *half, const struct tt_pass *
     *behind_TD = tt_tensor_is_empty(delta_TD) ? x_TD : delta_TD;
     if (!half->beside) return TT_OK;
     in->delta_TD = (tt_tensor){0};
+    if (half->joint_norm != NULL) {
+        *behind_TD = x_TD;
+        return TT_OK;
+    }
     struct tt_add_args add = {.a = x_TD, .b = delta_TD, .y = delta_TD};
     return tt_add(pass->lent.stream, &add);
+}
+
+/* Both results become their sum in `sum_TD`, the place of the first one, and y_TD that sum normed, with the stream in
+ * the layer's last half. Without y_TD, backward reads the sum all the same. */
+static tt_status run_joined(const struct tt_half *half, const struct tt_pass *pass, struct tt_half_input *in,
+                            struct saved *saved, int i, tt_tensor stream_TD, tt_tensor sum_TD)
+{
+    struct tt_half_input own = *in;
+    tt_tensor y_TD = in->y_TD;
+    bool last = !tt_tensor_is_empty(in->sum_TD);
+    size_t mark;
+    if (in->keep)
+        TT_TRY(tt_workspace_1d(pass->lent.workspace, "rstd of joined halves", TT_F32, sum_TD.dims[0],
+                               &saved->rstd_T[i]));
+    own.sum_TD = own.y_TD = sum_TD;
+    TT_TRY(half->ops->forward(half, pass, &own, saved->halves[i].bytes));
+    mark = tt_workspace_mark(pass->lent.workspace);
+    if (tt_tensor_is_empty(y_TD))
+        TT_TRY(tt_workspace_2d(pass->lent.workspace, "normed sum of halves", sum_TD.dtype, sum_TD.dims[0],
+                               sum_TD.dims[1], &y_TD));
+    TT_TRY(tt_norm_forward(half->joint_norm, pass, sum_TD, y_TD, saved->rstd_T[i], NULL));
+    struct tt_add_args add = {.a = stream_TD, .b = y_TD, .y = y_TD};
+    if (last && !tt_tensor_is_empty(in->y_TD)) TT_TRY(tt_add(pass->lent.stream, &add));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
 }
 
 /* x *= the layer's scalar, which is its gradient too. */
@@ -59,7 +89,8 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
         }
         TT_TRY(choose_input(half, pass, x_TD, delta_TD, &in, &behind_TD));
         if (last) in.sum_TD = behind_TD;
-        TT_TRY(half->ops->forward(half, pass, &in, saved->halves[i].bytes));
+        TT_TRY(half->joint_norm != NULL ? run_joined(half, pass, &in, saved, i, behind_TD, delta_TD)
+                                        : half->ops->forward(half, pass, &in, saved->halves[i].bytes));
         x_TD = behind_TD;
         delta_TD = in.y_TD;
     }
@@ -68,11 +99,16 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     return TT_OK;
 }
 
+static bool half_trains(const struct tt_half *half)
+{
+    return half->ops->trains(half) || (half->joint_norm != NULL && tt_norm_trains(half->joint_norm));
+}
+
 /* Whether a half before `end` trains. */
 static bool trains_before(const struct tt_layer *layer, int end)
 {
     for (int i = 0; i < end; i++) {
-        if (layer->halves[i].ops->trains(&layer->halves[i])) return true;
+        if (half_trains(&layer->halves[i])) return true;
     }
     return false;
 }
@@ -97,14 +133,31 @@ static tt_tensor stream_of(const struct tt_layer *layer, const struct saved *sav
     return from == 0 ? x_TD : saved->residual_TD[from];
 }
 
+/* dy of the stream behind halves with a joint norm -> that of the sum of their results, in scratch; what reaches the
+ * stream beside them is added behind both. */
+static tt_status begin_joined(const struct tt_half *half, const struct tt_pass *pass,
+                              const struct saved *saved, int i, struct tt_half_gradient *gradient)
+{
+    tt_tensor dsum_TD;
+    TT_TRY(push_gradient(pass, "gradient of joined halves", gradient->dy_TD, &dsum_TD));
+    TT_TRY(tt_norm_backward_to(half->joint_norm, pass, saved->residual_TD[i], saved->rstd_T[i],
+                               gradient->dy_TD, dsum_TD, NULL));
+    gradient->dy_TD = dsum_TD;
+    gradient->dy_rows = (struct tt_quantized_rows){.made = false};
+    gradient->carries = false;
+    return TT_OK;
+}
+
 /* The two halves i - 1 and i, of which the second reads the stream of the first: dx is the sum of what reaches it
  * through both and beside them. */
 static tt_status backward_beside(const struct tt_layer *layer, const struct tt_pass *pass,
                                  const struct saved *saved, int i, struct tt_half_gradient *gradient)
 {
     const struct tt_half *second = &layer->halves[i], *first = &layer->halves[i - 1];
+    tt_tensor dy_TD = gradient->dy_TD;
+    bool wanted = !tt_tensor_is_empty(gradient->dx_TD), joined = second->joint_norm != NULL;
+    if (joined) TT_TRY(begin_joined(second, pass, saved, i, gradient));
     struct tt_half_gradient side = *gradient;
-    bool wanted = !tt_tensor_is_empty(gradient->dx_TD);
     side.carries = false;
     side.scale = second->scale;
     gradient->scale = first->scale;
@@ -113,6 +166,10 @@ static tt_status backward_beside(const struct tt_layer *layer, const struct tt_p
     TT_TRY(second->ops->backward(second, pass, saved->halves[i].bytes, &side));
     TT_TRY(first->ops->backward(first, pass, saved->halves[i - 1].bytes, gradient));
     struct tt_add_args add = {.a = gradient->dx_TD, .b = side.dx_TD, .y = gradient->dx_TD};
+    if (wanted) TT_TRY(tt_add(pass->lent.stream, &add));
+    if (!joined) return TT_OK;
+    gradient->carries = true;
+    add.b = dy_TD;
     return wanted ? tt_add(pass->lent.stream, &add) : TT_OK;
 }
 

@@ -42,6 +42,7 @@ static const struct adapter_case {
     {"granite4_moe", "dense/granite4_moe", true, false, false},
     {"nemotron_h", "dense/nemotron_h", false, false, false},
     {"mistral4", "vision/mistral4", false, false, false},
+    {"gemma4_moe", "dense/gemma4_moe", false, false, false},
     {"qwen3_moe_all", "dense/qwen3_moe", true, false, false},
     {"minimax_m2_all", "dense/minimax_m2", true, false, false},
     {"deepseek_v3_all", "dense/deepseek_v3", false, false, false},

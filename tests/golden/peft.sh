@@ -24,7 +24,7 @@ experts() {
             echo --lora_dropout 0
             ;;
         dense/nemotron_h) echo --lora_dropout 0 --target_parameters experts.up_proj experts.down_proj gate.weight ;;
-        dense/gpt_oss | dense/granite4_moe | dense/qwen2_moe | vision/qwen3_5_moe | vision/mistral4)
+        dense/gpt_oss | dense/granite4_moe | dense/gemma4_moe | dense/qwen2_moe | vision/qwen3_5_moe | vision/mistral4)
             echo --lora_dropout 0 --target_parameters experts.gate_up_proj experts.down_proj
             ;;
     esac

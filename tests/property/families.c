@@ -15,7 +15,7 @@
 
 enum { STEPS = 3 };
 
-#define BOTH "[\"mlp.experts.gate_up_proj\",\"mlp.experts.down_proj\"]"
+#define BOTH "[\"experts.gate_up_proj\",\"experts.down_proj\"]"
 
 /* A tiny model below tests/golden. Losses of the slow ones feel rounding at a higher rate. */
 static const struct row {
@@ -34,6 +34,8 @@ static const struct row {
     {&tt_family_gemma2, NULL, "gemma2", "0.001", NULL},
     {&tt_family_gemma4, NULL, "dense/gemma4_text", "0.005", NULL},
     {&tt_family_gemma4, NULL, "dense/gemma4_e", "0.0002", NULL},
+    {&tt_family_gemma4, NULL, "dense/gemma4_moe", "0.001", NULL},
+    {&tt_family_gemma4, NULL, "dense/gemma4_moe", "0.001", BOTH},
     {&tt_family_qwen3_moe, NULL, "dense/qwen3_moe", "0.002", NULL},
     {&tt_family_qwen3_moe, NULL, "dense/qwen3_moe", "0.002", BOTH},
     {&tt_family_mixtral, NULL, "dense/mixtral", "0.002", NULL},

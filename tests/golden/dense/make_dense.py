@@ -131,6 +131,11 @@ FAMILIES = {
         num_kv_shared_layers=3, use_double_wide_mlp=True, tie_word_embeddings=True,
         layer_types=["sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
                      "full_attention"]),
+    "gemma4_moe": family(
+        "gemma4_text", 332, (*models.LINEARS, "router.proj"), head_dim=8, global_head_dim=16, sliding_window=6,
+        final_logit_softcapping=4.0, hidden_size_per_layer_input=0, tie_word_embeddings=True,
+        layer_types=["sliding_attention", "full_attention"], enable_moe_block=True, num_experts=5, top_k_experts=2,
+        moe_intermediate_size=12),
     "qwen3_5_text": family(
         "qwen3_5_text", 314, (*models.LINEARS, *STATE), num_hidden_layers=2, head_dim=16, linear_key_head_dim=8,
         linear_value_head_dim=12, linear_num_key_heads=2, linear_num_value_heads=4, full_attention_interval=2,

@@ -73,6 +73,7 @@ ADAPTERS = {
     "granite4_moe": of("dense/granite4_moe", 512, ["block_sparse_moe." + name[4:] for name in BOTH], rate=1e-3),
     "nemotron_h": of("dense/nemotron_h", 513, ["mixer.experts.up_proj", "mixer.experts.down_proj"], rate=1e-3),
     "mistral4": of("vision/mistral4", 514, modules=[]),
+    "gemma4_moe": of("dense/gemma4_moe", 529, ["experts.gate_up_proj", "experts.down_proj"], ["router.proj", "up_proj"]),
     "qwen3_moe_all": of("dense/qwen3_moe", 521, [], "all-linear"),
     "minimax_m2_all": of("dense/minimax_m2", 522, [], "all-linear"),
     "deepseek_v3_all": of("dense/deepseek_v3", 523, [], "all-linear"),

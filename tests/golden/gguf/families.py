@@ -32,6 +32,7 @@ MODELS = {
     "gemma3": {"query_pre_attn_scalar": 16, "layer_types": [SLIDING] * 3},
     "dense/gemma4_text": {"attention_bias": False},
     "dense/gemma4_e": {},
+    "dense/gemma4_moe": {},
     "dense/ministral3": {},
     "dense/ministral": {"layer_types": [FULL] * 3},
     "dense/seed_oss": {"attention_out_bias": False, "mlp_bias": False},

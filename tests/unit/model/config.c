@@ -429,8 +429,11 @@ static void keys_of_families_are_refused(void **state)
          "32 columns of a head rotate by partial_rotary_factor, and 64 by qk_rope_head_dim"},
         {"{\"model_type\": \"deepseek_v3\", " TEXT "}",
          "num_key_value_heads is 2; latents make k and v of as many heads as q, 4"},
-        {GEMMA4(", \"enable_moe_block\": true"),
-         "enable_moe_block of a gemma4_text model needs routed experts"},
+        {GEMMA4(", \"enable_moe_block\": true"), "num_experts"},
+        {GEMMA4(", \"enable_moe_block\": true, \"num_experts\": 4"), "top_k_experts"},
+        {GEMMA4(", \"enable_moe_block\": true, \"num_experts\": 4, \"top_k_experts\": 5, "
+                "\"moe_intermediate_size\": 8"),
+         "top_k_experts is 5; it must be between 1 and 4"},
         {GEMMA4(", \"num_kv_shared_layers\": 3"), "num_kv_shared_layers is 3; it must be between 0 and 2"},
         {GEMMA4(", \"num_kv_shared_layers\": 2, \"layer_types\": [\"full_attention\", \"sliding_attention\", "
                 "\"full_attention\"]"),

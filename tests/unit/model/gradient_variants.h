@@ -76,6 +76,11 @@ static const char gemma4_e[] =
           "\"num_kv_shared_layers\": 1, \"use_double_wide_mlp\": true, \"global_head_dim\": 12, "
           "\"layer_types\": [\"full_attention\", \"full_attention\"]");
 
+static const char gemma4_moe[] = DENSE(
+    "gemma4_text", ", \"hidden_size_per_layer_input\": 0, \"sliding_window\": 4, \"enable_moe_block\": true, "
+                   "\"num_experts\": 3, \"top_k_experts\": 3, \"moe_intermediate_size\": 5, "
+                   "\"layer_types\": [\"sliding_attention\", \"full_attention\"]");
+
 static const char qwen3_5[] =
     DENSE("qwen3_5_text",
           ", \"linear_num_key_heads\": 2, \"linear_num_value_heads\": 4, \"linear_key_head_dim\": 16, "
@@ -224,6 +229,10 @@ static const struct variant variants[] = {
      .text = gemma4_e,
      .target_modules = "all-linear",
      .dropout = 0.2},
+    {.name = "full, experts beside an MLP, their sum normed", .text = gemma4_moe, .train_base = true},
+    {.name = "lora, experts beside an MLP, their sum normed",
+     .text = gemma4_moe,
+     .target_modules = "all-linear"},
     {.name = "full, values that are keys, normed values, heads of two sizes",
      .text = gemma4,
      .train_base = true},

@@ -260,8 +260,8 @@ static void check_packed(const struct variant *variant)
  */
 static void packed_is_the_sum_of_alone(void **state)
 {
-    static const char *const texts[] = {NULL,       glm4,    granite, olmo2,  exaone4, hunyuan,
-                                        ministral3, cohere2, muse,    gemma4, gemma4_e};
+    static const char *const texts[] = {NULL,       glm4,    granite, olmo2,  exaone4,  hunyuan,
+                                        ministral3, cohere2, muse,    gemma4, gemma4_e, gemma4_moe};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         check_packed(&(struct variant){.name = texts[i] != NULL ? texts[i] : "llama",
