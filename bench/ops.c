@@ -437,6 +437,7 @@ static void bench_gpu(struct bench *bench, int count, char **parts)
     }
     if (is_wanted("lora_gradients", count, parts)) bench_lora_gradients(bench);
     if (is_wanted("attention", count, parts)) bench_attention_of_models(bench);
+    if (is_wanted("decode", count, parts)) bench_decode_of_models(bench);
     if (is_wanted("scan", count, parts)) bench_scan_of_models(bench);
     if (is_wanted("rows", count, parts)) {
         bench_rows(bench, TT_BF16, 16384, 4096);
@@ -523,6 +524,7 @@ int main(int argc, char **argv)
     if (is_wanted("fp8", argc - at, argv + at))
         bench_fp8(&bench, &(struct bench_fp8_case){"qkv", 512, true, 896, {896, 128, 128}, 16, 1024});
     if (is_wanted("attention", argc - at, argv + at)) bench_attention_of_small_models(&bench);
+    if (is_wanted("decode", argc - at, argv + at)) bench_decode_of_small_models(&bench);
     if (is_wanted("scan", argc - at, argv + at)) bench_scan(&bench);
     if (is_wanted("experts", argc - at, argv + at)) bench_experts(&bench);
     if (is_wanted("rows", argc - at, argv + at)) {

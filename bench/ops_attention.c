@@ -75,6 +75,86 @@ static void bench_attention(struct bench *bench, tt_dtype dtype, struct attentio
     bench_release(bench);
 }
 
+enum { DECODE_LAYERS = 8, DECODE_ROWS_MAX = 256 };
+
+/* One query of each row, of a cache with the same number of keys for all. */
+struct decode_shape {
+    int32_t rows, keys;
+    int64_t heads, kv_heads, head_dim;
+};
+
+static tt_status run_decode(struct tt_stream *stream, const void *args)
+{
+    const struct tt_attention_decode_args *layers = args;
+    for (int i = 0; i < DECODE_LAYERS; i++) TT_TRY(tt_attention_decode(stream, &layers[i]));
+    return TT_OK;
+}
+
+static tt_status launch_decode(struct tt_stream *stream, const void *graph)
+{
+    return tt_graph_launch(*(struct tt_graph *const *)graph, stream);
+}
+
+/* Layers with keys of their own, one after the other, as generation runs them: those of a single one would stay in the
+ * cache of the chip. Generation also launches them as a graph. */
+static void bench_decode(struct bench *bench, struct decode_shape of)
+{
+    int32_t numbers[2 * DECODE_ROWS_MAX], *device_numbers = bench_memory(bench, sizeof numbers);
+    int64_t keys = (int64_t)of.rows * of.keys, width = of.kv_heads * of.head_dim;
+    for (int32_t i = 0; i < of.rows; i++) {
+        numbers[i] = i * of.keys;
+        numbers[DECODE_ROWS_MAX + i] = of.keys;
+    }
+    bench_must(tt_copy_to_device(bench->stream, device_numbers, numbers, sizeof numbers));
+    bench_must(tt_stream_synchronize(bench->stream));
+    tt_tensor k =
+        tt_tensor_heads(bench_random_tensor(bench, TT_BF16, DECODE_LAYERS * keys, width), of.kv_heads);
+    tt_tensor v =
+        tt_tensor_heads(bench_random_tensor(bench, TT_BF16, DECODE_LAYERS * keys, width), of.kv_heads);
+    struct tt_attention_decode_args layers[DECODE_LAYERS] = {
+        {.q_THE =
+             tt_tensor_heads(bench_random_tensor(bench, TT_BF16, of.rows, of.heads * of.head_dim), of.heads),
+         .first_T = tt_tensor_1d(device_numbers, TT_I32, of.rows),
+         .count_T = tt_tensor_1d(device_numbers + DECODE_ROWS_MAX, TT_I32, of.rows),
+         .max_count = of.keys,
+         .scale = 0.125,
+         .o_THE = tt_tensor_heads(bench_random_tensor(bench, TT_BF16, of.rows, of.heads * of.head_dim),
+                                  of.heads)}};
+    size_t scratch = tt_attention_decode_scratch(bench->device, &layers[0]);
+    if (scratch > 0) layers[0].scratch = tt_tensor_1d(bench_memory(bench, scratch), TT_U8, (int64_t)scratch);
+    for (int i = DECODE_LAYERS - 1; i >= 0; i--) {
+        layers[i] = layers[0];
+        layers[i].k_RKE = tt_tensor_rows(k, i * keys, keys);
+        layers[i].v_RKE = tt_tensor_rows(v, i * keys, keys);
+    }
+    char name[128];
+    snprintf(name, sizeof name, "attention decode bf16 %d layers %dx%d H=%lld K=%lld E=%lld", DECODE_LAYERS,
+             (int)of.rows, (int)of.keys, (long long)of.heads, (long long)of.kv_heads, (long long)of.head_dim);
+    double bytes = 2.0 * DECODE_LAYERS * (double)keys * (double)width * 2.0;
+    struct tt_graph *graph = NULL;
+    if (tt_device_has_graphs(bench->device)) {
+        bench_must(tt_graph_begin(bench->stream));
+        bench_must(run_decode(bench->stream, layers));
+        bench_must(tt_graph_end(bench->stream, &graph));
+        bench_measure(bench, name, launch_decode, &graph, 0, bytes);
+    } else {
+        bench_measure(bench, name, run_decode, layers, 0, bytes);
+    }
+    bench_release(bench);
+    tt_graph_destroy(graph);
+}
+
+/* Qwen3-30B-A3B, Qwen3.5 9B; short and long contexts. */
+void bench_decode_of_models(struct bench *bench)
+{
+    static const struct decode_shape shapes[] = {
+        {1, 132, 32, 4, 128},   {64, 132, 32, 4, 128},  {256, 132, 32, 4, 128}, {64, 500, 32, 4, 128},
+        {64, 2000, 32, 4, 128}, {1, 2000, 32, 4, 128},  {1, 32768, 32, 4, 128}, {1, 132, 16, 4, 256},
+        {64, 132, 16, 4, 256},  {1, 32768, 16, 4, 256}, {64, 132, 14, 2, 64},
+    };
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) bench_decode(bench, shapes[i]);
+}
+
 void bench_attention_of_models(struct bench *bench)
 {
     static const struct attention_shape shapes[] = {
@@ -99,4 +179,9 @@ void bench_attention_of_small_models(struct bench *bench)
     bench_attention(bench, TT_BF16, (struct attention_shape){1, 2048, 16, 4, 64, 0});
     bench_attention(bench, TT_F32, (struct attention_shape){1, 1024, 16, 4, 128, 0});
     bench_attention(bench, TT_BF16, (struct attention_shape){1, 512, 14, 2, 64, 0});
+}
+
+void bench_decode_of_small_models(struct bench *bench)
+{
+    bench_decode(bench, (struct decode_shape){8, 132, 14, 2, 64});
 }
