@@ -1,38 +1,15 @@
-/* Attention of single queries to the keys of a cache. A thread block computes one part of the keys of one row for up to
- * G query heads that share a key/value head, so that these are read once; a second kernel adds the parts up in order.
- * Inside a block each group of L neighbouring lanes visits keys of its own with running sums of its own, N vectors of
- * 16 bytes of a row in each lane; the groups are added up at the end, lanes first, then warps. The borders of all parts
- * follow from the number of keys of the row alone. Bound by memory: what counts is how many loads are under way. */
-#include <cuda_bf16.h>
-
-#include "backend/cuda/cuda.h"
-#include "backend/ops/attention.h"
+/* Attention of single queries to the keys of a cache: the choice between tensor cores (decode_mma.cu) and the kernels
+ * here, for fp32, odd shapes and query heads that share no keys. A thread block computes one part of the keys of one
+ * row for up to G query heads that share a key/value head, so that these are read once; a second kernel adds the parts
+ * up in order. Inside a block each group of L neighbouring lanes visits keys of its own with running sums of its own, N
+ * vectors of 16 bytes of a row in each lane; the groups are added up at the end, lanes first, then warps. The borders
+ * of all parts follow from the number of keys of the row alone. Bound by memory: what counts is how many loads are
+ * under way. */
+#include "backend/cuda/attention/decode.cuh"
 
 enum { THREADS = 128, WARPS = THREADS / 32 };
 
-struct decode_problem {
-    const void *q, *k, *v;
-    void *o;
-    int64_t q_token, q_head, k_row, k_head, v_row, v_head, o_token, o_head; /* strides in elements */
-    const int32_t *first, *count;
-    float *parts; /* [T * H][part_count][head_dim + 2]: sums, then largest score, then sum of weights */
-    int heads, kv_heads, group, head_dim, part_count, window;
-    float scale, cap;
-    const float *sinks; /* [H]; NULL: none */
-};
-
-struct key_part {
-    int begin, end, count; /* count: parts of the row */
-};
-
-static __device__ key_part part_of(const decode_problem &p, int row, int part)
-{
-    int end = p.count[row], begin = p.window > 0 && end > p.window ? end - p.window : 0, length = end - begin;
-    int least = (length + TT_DECODE_PARTS_MAX - 1) / TT_DECODE_PARTS_MAX;
-    int keys = (least + TT_DECODE_PART - 1) / TT_DECODE_PART * TT_DECODE_PART;
-    if (length == 0) return {0, 0, 0};
-    return {begin + part * keys, min(begin + (part + 1) * keys, end), (length + keys - 1) / keys};
-}
+static const struct decode_split plain_split = {TT_DECODE_PART, TT_DECODE_PART, TT_DECODE_PART};
 
 static __device__ __forceinline__ void store(float *to, float x)
 {
@@ -104,19 +81,6 @@ template <int G, int SIZE> struct running {
         }
     }
 };
-
-/* 2^x, where both sides of a difference may be -infinity. */
-static __device__ __forceinline__ float power(float x, float max)
-{
-    return max == -INFINITY ? 0.0f : exp2f(x - max);
-}
-
-/* The sum of weights 2^(score - max) with a head's sink, which far above all scores makes it infinite, and o 0. */
-static __device__ __forceinline__ float with_sink(const decode_problem &p, int head, float sum, float max)
-{
-    const float log2e = 1.4426950408889634f;
-    return p.sinks != NULL ? sum + exp2f(p.sinks[head] * log2e - max) : sum;
-}
 
 /* The same numbers on both sides of each exchange, so both get the same sums. */
 template <int G, int SIZE, int L> static __device__ void add_lanes(running<G, SIZE> &r)
@@ -249,18 +213,23 @@ static __global__ void __launch_bounds__(THREADS) decode_kernel(const __grid_con
 template <typename T>
 static __global__ void __launch_bounds__(THREADS) add_parts(const __grid_constant__ decode_problem p)
 {
+    __shared__ float maxima[TT_DECODE_PARTS_MAX], totals[TT_DECODE_PARTS_MAX];
     int head = blockIdx.x, row = blockIdx.y, stride = p.head_dim + 2, count = part_of(p, row, 0).count;
     if (count <= 1) return;
     const float *parts = p.parts + ((int64_t)row * p.heads + head) * p.part_count * stride;
+    if ((int)threadIdx.x < count) {
+        maxima[threadIdx.x] = parts[threadIdx.x * stride + p.head_dim];
+        totals[threadIdx.x] = parts[threadIdx.x * stride + p.head_dim + 1];
+    }
+    __syncthreads();
     float max = -INFINITY, sum = 0.0f;
-    for (int i = 0; i < count; i++) max = fmaxf(max, parts[i * stride + p.head_dim]);
-    for (int i = 0; i < count; i++)
-        sum += parts[i * stride + p.head_dim + 1] * power(parts[i * stride + p.head_dim], max);
+    for (int i = 0; i < count; i++) max = fmaxf(max, maxima[i]);
+    for (int i = 0; i < count; i++) sum += totals[i] * power(maxima[i], max);
     sum = with_sink(p, head, sum, max);
     for (int e = threadIdx.x; e < p.head_dim; e += THREADS) {
         float o = 0.0f;
-        for (int i = 0; i < count; i++)
-            o += parts[i * stride + e] * power(parts[i * stride + p.head_dim], max);
+#pragma unroll 8
+        for (int i = 0; i < count; i++) o += parts[i * stride + e] * power(maxima[i], max);
         store((T *)p.o + row * p.o_token + head * p.o_head + e, o / sum);
     }
 }
@@ -344,9 +313,11 @@ static bool is_aligned(const tt_tensor *x)
     return (uintptr_t)x->data % 16 == 0 && x->strides[0] % each == 0 && x->strides[1] % each == 0;
 }
 
-static decode_problem problem_of(const struct tt_attention_decode_args *args)
+static decode_problem problem_of(const struct tt_attention_decode_args *args,
+                                 const struct decode_split &split)
 {
     const tt_tensor *q = &args->q_THE, *k = &args->k_RKE, *v = &args->v_RKE, *o = &args->o_THE;
+    int most = (int)args->max_count; /* keys that a row sees */
     decode_problem p = {};
     p.q = q->data, p.k = k->data, p.v = v->data, p.o = o->data;
     p.q_token = q->strides[0], p.q_head = q->strides[1];
@@ -359,27 +330,49 @@ static decode_problem problem_of(const struct tt_attention_decode_args *args)
     p.kv_heads = (int)k->dims[1];
     p.group = p.heads / p.kv_heads;
     p.head_dim = (int)q->dims[2];
-    p.part_count = (int)tt_decode_parts(args->max_count);
-    p.parts = p.part_count > 1 ? (float *)args->scratch.data : NULL;
     p.window = args->window < INT32_MAX ? (int)args->window : 0;
+    p.split = split;
+    if (p.window > 0) most = min(most, p.window);
+    /* A row without keys needs a block that clears it. */
+    p.part_count = max(decode_parts(split, most), 1);
+    p.parts = p.part_count > 1 ? (float *)args->scratch.data : NULL;
     p.scale = (float)args->scale;
     p.cap = args->soft_cap;
     if (!tt_tensor_is_empty(args->sinks_H)) p.sinks = (const float *)args->sinks_H.data;
     return p;
 }
 
+/* Whether decode_mma.cu has a kernel. It assumes that the largest raw score is also the largest scaled one. A single
+ * query head for a key/value head leaves 15 of 16 rows of its tiles empty and gains nothing. */
+static tt_status find_mma(struct tt_stream *stream, const struct tt_attention_decode_args *args, bool vectors,
+                          bool *is)
+{
+    const tt_tensor *q = &args->q_THE;
+    const struct tt_cuda_device *device = tt_cuda_device_of(stream);
+    int64_t group = q->dims[1] / args->k_RKE.dims[1];
+    int shared = tt_attention_decode_mma_shared((int)q->dims[2]), most = 0;
+    *is = false;
+    if (q->dtype != TT_BF16 || device->architecture < 80 || !(args->scale > 0) || shared == 0) return TT_OK;
+    if (!vectors || !is_aligned(&args->o_THE) || group < 2 || group > TT_DECODE_GROUP_MAX) return TT_OK;
+    cudaError_t error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device->index);
+    *is = most >= shared;
+    return tt_cuda_check(error, stream, "attention_decode");
+}
+
 extern "C" tt_status tt_cuda_attention_decode(struct tt_stream *stream,
                                               const struct tt_attention_decode_args *args)
 {
     int rows = (int)args->q_THE.dims[0];
-    bool vectors = is_aligned(&args->q_THE) && is_aligned(&args->k_RKE) && is_aligned(&args->v_RKE);
-    decode_problem p = problem_of(args);
+    bool vectors = is_aligned(&args->q_THE) && is_aligned(&args->k_RKE) && is_aligned(&args->v_RKE), mma;
     cudaStream_t handle = tt_cuda_handle(stream);
     if (rows == 0) return TT_OK;
-    if (rows > 65535 || p.kv_heads * p.group > 65535)
+    TT_TRY(find_mma(stream, args, vectors, &mma));
+    decode_problem p = problem_of(args, mma ? tt_decode_mma_split : plain_split);
+    if (rows > 65535 || p.heads > 65535)
         return tt_fail(TT_ERR_UNSUPPORTED, "attention_decode of %d rows, %d heads", rows, p.heads);
-    if (p.part_count == 0) p.part_count = 1;
-    if (args->q_THE.dtype == TT_F32)
+    if (mma)
+        tt_attention_decode_mma(&p, rows, handle);
+    else if (args->q_THE.dtype == TT_F32)
         launch_fp32(p, vectors ? p.head_dim : 0, rows, handle);
     else
         launch_bf16(p, vectors ? p.head_dim : 0, rows, handle);

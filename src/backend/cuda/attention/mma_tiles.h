@@ -128,13 +128,14 @@ static __device__ __forceinline__ const __nv_bfloat16 *rows_of(const tt_attentio
 }
 
 /* Copies rows first .. first + ROWS of a head (`base` is its row 0) to the tile at `to`. Rows from `length` on
- * and columns from `head_dim` on become zero. */
+ * and columns from `head_dim` on become zero. `thread`: of the THREADS that copy together. */
 template <int ROWS, int D, int THREADS>
 static __device__ __forceinline__ void load_tile(uint32_t to, const __nv_bfloat16 *base, int64_t stride,
-                                                 int first, int length, int head_dim)
+                                                 int first, int length, int head_dim,
+                                                 int thread = threadIdx.x)
 {
     constexpr int CHUNKS = D / 8, STEP = THREADS / CHUNKS;
-    int chunk = threadIdx.x % CHUNKS, row = threadIdx.x / CHUNKS;
+    int chunk = thread % CHUNKS, row = thread / CHUNKS;
     bool inside = chunk * 8 < head_dim;
     const __nv_bfloat16 *from = base + (int64_t)(first + row) * stride + chunk * 8;
 #pragma unroll
@@ -221,8 +222,8 @@ template <bool CAPPED> static __device__ __forceinline__ float exponent_scale(co
 
 /* s = tanh(scale s / cap) = 1 - 2 / (1 + exp(2 scale s / cap)), with an error of about 2^-23. The hardware's tanh has
  * one of 2^-11, which the cap would multiply. */
-template <int M, int N>
-static __device__ __forceinline__ void cap_scores(float (&s)[M][N][4], const tt_attention_problem &p)
+template <int M, int N, typename Problem>
+static __device__ __forceinline__ void cap_scores(float (&s)[M][N][4], const Problem &p)
 {
     float factor = 2.0f * p.scale / p.cap * TT_LOG2_E;
 #pragma unroll
