@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "base/store.h"
 #include "convert/gguf_export_impl.h"
@@ -21,21 +22,24 @@ enum { NAME_BYTES = 80 };
 static tt_status check_model(struct gguf_export *export)
 {
     const struct tt_model_facts *facts = export->facts;
-    const struct tt_model_family *family = facts->family;
+    const struct tt_gguf_family *gguf = facts->family->gguf;
     char text[200];
-    if (family->gguf == NULL) {
+    if (gguf == NULL) {
         (void)snprintf(text, sizeof text, "a model of type '%s'", facts->model_type);
         return gguf_refuse(text, NULL);
     }
-    export->architecture = family->gguf;
-    const char *cannot = family->gguf->cannot != NULL ? family->gguf->cannot(facts) : NULL;
+    if (gguf->instead != NULL) gguf = gguf->instead(facts);
+    export->architecture = gguf;
+    const char *cannot = gguf->cannot != NULL ? gguf->cannot(facts) : NULL;
     if (cannot != NULL) return gguf_refuse(cannot, NULL);
+    const char *notice = gguf->notice != NULL ? gguf->notice(facts) : NULL;
+    if (notice != NULL) tt_notice("readers of the file %s", notice);
     for (int i = 0; i < facts->rope_count; i++)
-        if (facts->ropes[i].type == TT_ROPE_LONGROPE && !family->gguf->longrope)
+        if (facts->ropes[i].type == TT_ROPE_LONGROPE && !gguf->longrope)
             return gguf_refuse("LongRoPE for this model type", NULL);
     for (int64_t i = 0; i < facts->num_hidden_layers && !export->options->adapter_only; i++) {
         int64_t window = facts->layers[i].window;
-        if (family->gguf->windows || window == 0 || window >= facts->max_position_embeddings) continue;
+        if (gguf->windows || window == 0 || window >= facts->max_position_embeddings) continue;
         (void)snprintf(text, sizeof text, "the sliding_window of %lld tokens for architecture '%s'",
                        (long long)window, export->architecture->name);
         return gguf_refuse(text, "no longer a text than the window is the same without it: lower "
@@ -85,11 +89,12 @@ static tt_status find_alpha(struct gguf_export *export)
 /* Where a tensor of the model is in the file. */
 struct place {
     char name[NAME_BYTES];
-    char second[NAME_BYTES]; /* of the second half of the rows of each expert; "": all have one name */
-    int64_t turned_rows;     /* rows of a head that are permuted; 0: none */
-    int layer;               /* -1: outside of the layers */
-    float shift;             /* added to the values */
-    bool multiplied;         /* the values by `factor` */
+    char second[NAME_BYTES];     /* of the other rows of each expert, or of a matrix; "": all have one name */
+    int64_t period, first, rows; /* of every `period` rows these are written; period 0: all */
+    int64_t turned_rows;         /* rows of a head that are permuted; 0: none */
+    int layer;                   /* -1: outside of the layers */
+    float shift;                 /* added to the values */
+    bool multiplied;             /* the values by `factor` */
     float factor;
     struct tt_gguf_arrangement arrangement;
 };
@@ -133,7 +138,7 @@ static tt_status find_place(const struct gguf_export *export, const char *tensor
     else
         (void)snprintf(place->name, sizeof place->name, "%s%s", name->name, suffix);
     if (blank != NULL)
-        (void)snprintf(place->second, sizeof place->second, "blk.%d.%s", module->layer, blank + 1);
+        (void)snprintf(place->second, sizeof place->second, "blk.%d.%s%s", module->layer, blank + 1, suffix);
     place->layer = module->layer;
     place->multiplied = false;
     bool turned = name->rotated && export->architecture->pairs && module->layer >= 0;
@@ -143,7 +148,21 @@ static tt_status find_place(const struct gguf_export *export, const char *tensor
     if (export->architecture->arrange != NULL && module->layer >= 0)
         export->architecture->arrange(export->facts, tensor + (module->name - module->path),
                                       &place->arrangement);
+    place->period = place->arrangement.period;
+    place->first = 0;
+    place->rows = place->arrangement.part;
     return TT_OK;
+}
+
+/* The place of the rows of a matrix that have the second name. */
+static struct place place_of_second(const struct place *place)
+{
+    struct place second = *place;
+    memcpy(second.name, place->second, sizeof second.name);
+    second.first = place->rows;
+    second.rows = place->period - place->rows;
+    second.arrangement = (struct tt_gguf_arrangement){0};
+    return second;
 }
 
 /* Says what the rule of types needs of the model; its tensors are counted before the first one gets its type. */
@@ -209,20 +228,37 @@ static tt_status add_output(struct gguf_export *export, struct tt_merge_output o
     return TT_OK;
 }
 
+/* A tensor, or of a matrix the rows that the place has. */
 static tt_status add_whole(struct gguf_export *export, const struct tt_merge_tensor *tensor,
                            const struct place *place)
 {
     const struct tt_merge_output output = {.tensor = tensor,
                                            .head_rows = place->turned_rows,
                                            .arrangement = place->arrangement,
+                                           .part_period = place->period,
+                                           .part_first = place->first,
+                                           .part_rows = place->rows,
                                            .multiplied = place->multiplied,
                                            .factor = place->factor,
                                            .shift = place->shift};
-    const int64_t two[] = {tensor->rows, tensor->columns};
+    int64_t lines = place->arrangement.lines, parts = place->period > 0 ? tensor->rows / place->period : 1;
+    int64_t rows = place->period > 0 ? place->rows : lines > 0 ? lines : tensor->rows;
+    int64_t columns = lines > 0 ? tensor->rows / lines : tensor->columns;
     bool channels = tensor->rank == 3 && tensor->dims[1] == 1; /* a matrix there */
-    int rank = channels ? 2 : tensor->rank;
-    return add_output(export, output, place, rank, rank > 2 ? tensor->dims : two,
-                      is_exact(tensor, place->name, channels));
+    bool turned = place->arrangement.transposed, exact = is_exact(tensor, place->name, channels);
+    if (tensor->rank == 3 && !channels) return add_output(export, output, place, 3, tensor->dims, exact);
+    const int64_t dims[] = {parts, turned ? columns : rows, turned ? rows : columns};
+    int rank = parts > 1 ? 3 : tensor->rank == 1 && lines == 0 ? 1 : 2;
+    return add_output(export, output, place, rank, rank == 1 ? dims + 1 : dims + 3 - rank, exact);
+}
+
+/* A tensor of whose rows some have another name. */
+static tt_status add_parts(struct gguf_export *export, const struct tt_merge_tensor *tensor,
+                           const struct place *place)
+{
+    const struct place second = place_of_second(place);
+    TT_TRY(add_whole(export, tensor, place));
+    return add_whole(export, tensor, &second);
 }
 
 /* The rows of each expert are two tensors there. A bias has no columns: its numbers are rows here. */
@@ -254,8 +290,9 @@ static tt_status add_model_tensors(struct gguf_export *export)
         struct place place;
         if (tensor->left_alone) continue;
         TT_TRY(find_place(export, tensor->name, &place));
-        TT_TRY(place.second[0] != '\0' ? add_halves(export, tensor, &place)
-                                       : add_whole(export, tensor, &place));
+        TT_TRY(place.period > 0          ? add_parts(export, tensor, &place)
+               : place.second[0] != '\0' ? add_halves(export, tensor, &place)
+                                         : add_whole(export, tensor, &place));
     }
     return TT_OK;
 }
@@ -263,15 +300,34 @@ static tt_status add_model_tensors(struct gguf_export *export)
 static tt_status check_adapted(const struct gguf_export *export, const struct tt_merge_tensor *tensor,
                                const struct place *place)
 {
-    const char *unadapted = export->architecture->unadapted;
+    const char *const *unadapted = export->architecture->unadapted;
+    const char *name = place->name;
     char text[300];
     if (tensor->experts > 0) {
         (void)snprintf(text, sizeof text, "LoRA on experts in an adapter ('%.200s')", tensor->name);
         return gguf_refuse(text, merge_it);
     }
-    if (unadapted == NULL || strcmp(unadapted, place->name) != 0) return TT_OK;
+    if (place->layer >= 0) name = strchr(name + strlen("blk."), '.') + 1;
+    while (unadapted != NULL && *unadapted != NULL && strcmp(*unadapted, name) != 0) unadapted++;
+    if (unadapted == NULL || *unadapted == NULL) return TT_OK;
     (void)snprintf(text, sizeof text, "LoRA on '%.200s' in an adapter: readers leave it out", tensor->name);
     return gguf_refuse(text, merge_it);
+}
+
+/* A and B of one tensor of the file. */
+static tt_status add_pair(struct gguf_export *export, const struct tt_merge_tensor *a,
+                          const struct tt_merge_tensor *b, const struct place *place)
+{
+    struct place to_a = {.layer = place->layer}, to_b = *place;
+    (void)tt_snprintf(to_a.name, sizeof to_a.name, "%s.lora_a", place->name);
+    (void)tt_snprintf(to_b.name, sizeof to_b.name, "%s.lora_b", place->name);
+    to_b.shift = 0;
+    if (place->arrangement.columns) {
+        to_a.arrangement = place->arrangement;
+        to_b.arrangement = (struct tt_gguf_arrangement){0};
+    }
+    TT_TRY(add_whole(export, a, &to_a));
+    return add_whole(export, b, &to_b);
 }
 
 /* A unchanged; the rows of B permuted as those of the matrix it is added to. */
@@ -279,7 +335,7 @@ static tt_status add_adapter_tensors(struct gguf_export *export)
 {
     for (size_t i = 0; i < export->merge->count; i++) {
         const struct tt_merge_tensor *tensor = &export->merge->tensors[i];
-        struct place place, to_a = {0}, to_b = {0};
+        struct place place;
         if (tensor->lora_A == NULL) continue;
         struct tt_merge_tensor *a = &export->matrices[export->matrix_count++];
         struct tt_merge_tensor *b = &export->matrices[export->matrix_count++];
@@ -295,14 +351,12 @@ static tt_status add_adapter_tensors(struct gguf_export *export)
                                       .columns = tensor->r};
         TT_TRY(find_place(export, tensor->name, &place));
         TT_TRY(check_adapted(export, tensor, &place));
-        (void)tt_snprintf(to_a.name, sizeof to_a.name, "%s.lora_a", place.name);
-        (void)tt_snprintf(to_b.name, sizeof to_b.name, "%s.lora_b", place.name);
-        to_b.turned_rows = place.turned_rows;
-        to_b.factor = (float)(alpha_of(tensor) / export->alpha);
-        to_b.multiplied = fabsf(to_b.factor - 1) > 1e-6f;
-        (place.arrangement.columns ? &to_a : &to_b)->arrangement = place.arrangement;
-        TT_TRY(add_whole(export, a, &to_a));
-        TT_TRY(add_whole(export, b, &to_b));
+        place.factor = (float)(alpha_of(tensor) / export->alpha);
+        place.multiplied = fabsf(place.factor - 1) > 1e-6f;
+        TT_TRY(add_pair(export, a, b, &place));
+        if (place.period == 0) continue;
+        const struct place second = place_of_second(&place);
+        TT_TRY(add_pair(export, a, b, &second));
     }
     return TT_OK;
 }
@@ -311,7 +365,7 @@ static tt_status describe(struct gguf_export *export)
 {
     size_t count = export->merge->count;
     bool adapter = export->options->adapter_only;
-    export->outputs = tt_calloc(2 * count + 1, sizeof *export->outputs);
+    export->outputs = tt_calloc(4 * count + 1, sizeof *export->outputs); /* A and B of two names each */
     export->matrices = tt_calloc(2 * count + 1, sizeof *export->matrices);
     if (export->outputs == NULL || export->matrices == NULL) return TT_ERR_MEMORY;
     TT_TRY(check_model(export));

@@ -41,6 +41,19 @@ static tt_status put_text(struct gguf_export *export, const char *key, const cha
     return tt_gguf_put_string(&export->header, key, tt_span_of(text));
 }
 
+/* Readers multiply scores by (a (0.1 m ln(factor) + 1))^2, and cos and sin by a: attn_factor times what m makes, which
+ * is 1 for DeepSeek V3, and is to be 1 (deepseek2.cpp, llama-context.cpp). yarn_log_multiplier is a tenth of m. */
+static tt_status put_yarn_of_scores(struct gguf_export *export, const struct tt_rope *rope)
+{
+    double m = export->architecture->yarn_scores(export->facts), log_factor = 0.1 * log(rope->factor);
+    double usual = m == 0                             ? log_factor + 1
+                   : export->architecture->yarn_apart ? (log_factor + 1) / (m * log_factor + 1)
+                                                      : 1;
+    if (m != 0) TT_TRY(put_f32(export, "rope.scaling.yarn_log_multiplier", 0.1 * m));
+    if (rope->factor <= 1 || fabs(usual - 1) <= 1e-6) return TT_OK;
+    return put_f32(export, "rope.scaling.attn_factor", 1 / usual);
+}
+
 /* Most architectures have the betas 32 and 1 whatever the keys say. Readers multiply cos and sin by 0.1 ln(factor) + 1
  * and by attn_factor; where they read m = yarn_log_multiplier, by (0.1 ln(factor) + 1) / (0.1 m ln(factor) + 1) instead
  * (llama-context.cpp), which makes 1 of m = 1. */
@@ -58,6 +71,7 @@ static tt_status put_yarn(struct gguf_export *export, const struct tt_rope *rope
     TT_TRY(put_u32(export, "rope.scaling.original_context_length", rope->original_max_position));
     TT_TRY(put_f32(export, "rope.scaling.yarn_beta_fast", rope->beta_fast));
     TT_TRY(put_f32(export, "rope.scaling.yarn_beta_slow", rope->beta_slow));
+    if (export->architecture->yarn_scores != NULL) return put_yarn_of_scores(export, rope);
     if (export->architecture->yarn_keys && rope->attention_factor == 1)
         return put_f32(export, "rope.scaling.yarn_log_multiplier", 1);
     if (fabs(rope->attention_factor - usual) <= 1e-6) return TT_OK;
@@ -68,6 +82,7 @@ static tt_status put_rope(struct gguf_export *export)
 {
     const struct tt_rope *rope = &export->facts->ropes[0];
     char name[64];
+    if (export->facts->rope_count == 0) return TT_OK;
     TT_TRY(put_u32(export, "rope.dimension_count", rope->columns));
     TT_TRY(put_f32(export, "rope.freq_base", rope->theta));
     bool yarn = rope->type == TT_ROPE_YARN;

@@ -91,7 +91,7 @@ struct tt_merge_output {
     /* 0: rows keep their order. Else heads have head_rows rows, and in each the rows of the two halves are interleaved:
      * row half * head_rows / 2 + i becomes row 2 * i + half. */
     int64_t head_rows;
-    /* The type is F32 with negated_exp. Not with head_rows or pieces. */
+    /* The type is F32 with negated_exp; transposed: each part is. Not with head_rows or pieces. */
     struct tt_gguf_arrangement arrangement;
     float shift; /* added to each value; the type is then F32 */
     /* Rows [part_first, part_first + part_rows) of every part_period are written, one after the other; part_period 0:

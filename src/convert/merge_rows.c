@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/integer.h"
-#include "convert/merge.h"
+#include "convert/merge_order.h"
 #include "tensor/format.h"
 
 /* Bytes of a chunk of rows in fp32, and of the parts of B and A beside it: a thread uses at most eight times as much,
@@ -91,6 +91,7 @@ static int64_t rows_per_block(const struct tt_quant_layout *layout)
 static int64_t rows_per_chunk(const struct tt_merge_output *output)
 {
     const struct tt_merge_tensor *tensor = output->tensor;
+    if (output->arrangement.transposed) return output->part_rows;
     int64_t row_bytes = (tensor->columns + tensor->r) * (int64_t)sizeof(float);
     int64_t rows = CHUNK_BYTES / row_bytes, whole = output->head_rows > 0 ? output->head_rows : 1;
     if (tensor->quantized != NULL)
@@ -264,6 +265,9 @@ static tt_status read_quantized(struct work *work, struct hand *hand, const stru
     const struct tt_quant_layout *whole = &quantized->layout;
     struct tt_quant_layout rows;
     if (tt_quant_is_compressed(whole->format.type)) return read_fp8(work, hand, tensor, chunk, to, dtype);
+    if (chunk->first % rows_per_block(whole) != 0)
+        return tt_fail(TT_ERR_UNSUPPORTED, "row %lld of '%s' is no first one of a block of %s",
+                       (long long)chunk->first, tensor->name, tt_weight_format(whole->format.type)->name);
     TT_TRY(tt_quant_layout_make(whole->format, chunk->rows, tensor->columns, &rows));
     char *segment = reserve(&hand->segment, rows.bytes + (size_t)rows.count * sizeof(float));
     if (segment == NULL) return TT_ERR_MEMORY;
@@ -394,18 +398,13 @@ static tt_status make_values(struct work *work, struct hand *hand, struct chunk 
     return measure(output, chunk, *out, values, base, count);
 }
 
-/* Chunks hold whole heads: the order changes inside the chunk. */
-static void *order_heads(struct hand *hand, const struct tt_merge_output *output, const struct chunk *chunk,
-                         const void *rows)
+/* Chunks hold all that changes places: heads, rows with their columns, a matrix that is transposed. */
+static void *reorder(struct hand *hand, const struct tt_merge_output *output, const struct chunk *chunk,
+                     const void *rows, merge_order *order)
 {
-    int64_t head = output->head_rows;
     size_t row_bytes = (size_t)output->tensor->columns * tt_dtype_bytes(output->dtype);
-    char *ordered = reserve(&hand->values, (size_t)chunk->rows * row_bytes);
-    if (ordered == NULL) return NULL;
-    for (int64_t row = 0; row < chunk->rows; row++) {
-        int64_t in_head = row % head, to = row - in_head + tt_interleaved_row(in_head, head, 2);
-        memcpy(ordered + (size_t)to * row_bytes, (const char *)rows + (size_t)row * row_bytes, row_bytes);
-    }
+    void *ordered = reserve(&hand->arranged, (size_t)chunk->rows * row_bytes);
+    if (ordered != NULL) order(output, chunk->rows, rows, ordered);
     return ordered;
 }
 
@@ -438,29 +437,6 @@ static tt_status write_pieces(struct work *work, const struct tt_merge_output *o
     return TT_OK;
 }
 
-/* The place of a row or a column. */
-static int64_t arranged(const struct tt_gguf_arrangement *to, int64_t index)
-{
-    int64_t inside = index - to->first, block = inside / to->size;
-    if (inside < 0) return index;
-    return to->first + (block % to->each * to->groups + block / to->each) * to->size + inside % to->size;
-}
-
-static void *arrange_columns(struct hand *hand, const struct tt_merge_output *output,
-                             const struct chunk *chunk, const void *rows)
-{
-    size_t width = tt_dtype_bytes(output->dtype), row_bytes = (size_t)output->tensor->columns * width;
-    char *ordered = reserve(&hand->arranged, (size_t)chunk->rows * row_bytes);
-    if (ordered == NULL) return NULL;
-    for (int64_t row = 0; row < chunk->rows; row++) {
-        const char *from = (const char *)rows + (size_t)row * row_bytes;
-        char *to = ordered + (size_t)row * row_bytes;
-        for (int64_t c = 0; c < output->tensor->columns; c++)
-            memcpy(to + (size_t)arranged(&output->arrangement, c) * width, from + (size_t)c * width, width);
-    }
-    return ordered;
-}
-
 /* Rows that stay together are written together. */
 static tt_status write_arranged(const struct tt_merge_output *output, const struct chunk *chunk,
                                 const char *rows, size_t row_bytes)
@@ -472,7 +448,7 @@ static tt_status write_arranged(const struct tt_merge_output *output, const stru
         count = tt_smaller(left, chunk->rows - row);
         TT_TRY(tt_file_pwrite(output->descriptor, output->path, rows + (size_t)row * row_bytes,
                               (size_t)count * row_bytes,
-                              output->offset + (uint64_t)arranged(to, index) * row_bytes));
+                              output->offset + (uint64_t)merge_place(to, index) * row_bytes));
     }
     return TT_OK;
 }
@@ -486,32 +462,37 @@ static tt_status encode(struct hand *hand, const struct tt_merge_output *output,
     return TT_OK;
 }
 
+/* Bytes of values in the file. */
+static uint64_t bytes_of(const struct tt_merge_output *output, int64_t values)
+{
+    if (output->encoded != TT_GGUF_F32) return tt_gguf_type_bytes(output->encoded, values);
+    return (uint64_t)values * tt_dtype_bytes(output->dtype);
+}
+
 static tt_status do_chunk(struct work *work, struct hand *hand, struct chunk *chunk)
 {
     const struct tt_merge_output *output = &work->outputs[chunk->output];
-    int64_t columns = output->tensor->columns;
-    bool encoded = output->encoded != TT_GGUF_F32;
-    size_t row_bytes = encoded ? (size_t)tt_gguf_type_bytes(output->encoded, columns)
-                               : (size_t)columns * tt_dtype_bytes(output->dtype);
+    const struct tt_gguf_arrangement *to = &output->arrangement;
+    int64_t columns = output->tensor->columns, count = chunk->rows * columns;
     void *rows;
     TT_TRY(make_values(work, hand, chunk, &rows));
     if (output->shift != 0) {
         float *values = rows;
-        for (int64_t i = 0; i < chunk->rows * output->tensor->columns; i++) values[i] += output->shift;
+        for (int64_t i = 0; i < count; i++) values[i] += output->shift;
     }
-    if (output->arrangement.negated_exp) {
+    if (to->negated_exp) {
         float *values = rows;
-        for (int64_t i = 0; i < chunk->rows * output->tensor->columns; i++) values[i] = -expf(values[i]);
+        for (int64_t i = 0; i < count; i++) values[i] = -expf(values[i]);
     }
-    bool reordered = output->arrangement.size > 0;
-    if (output->head_rows > 0) rows = order_heads(hand, output, chunk, rows);
-    if (reordered && output->arrangement.columns) rows = arrange_columns(hand, output, chunk, rows);
+    if (output->head_rows > 0) rows = reorder(hand, output, chunk, rows, merge_order_heads);
+    if (to->size > 0 && to->columns) rows = reorder(hand, output, chunk, rows, merge_order_columns);
+    if (to->transposed) rows = reorder(hand, output, chunk, rows, merge_transpose);
     if (rows == NULL) return TT_ERR_MEMORY;
-    if (encoded) TT_TRY(encode(hand, output, chunk->rows * columns, &rows));
-    if (reordered && !output->arrangement.columns) return write_arranged(output, chunk, rows, row_bytes);
+    if (output->encoded != TT_GGUF_F32) TT_TRY(encode(hand, output, count, &rows));
+    if (to->size > 0 && !to->columns) return write_arranged(output, chunk, rows, bytes_of(output, columns));
     if (output->pieces != NULL) return write_pieces(work, output, chunk, rows);
-    return tt_file_pwrite(output->descriptor, output->path, rows, (size_t)chunk->rows * row_bytes,
-                          output->offset + (uint64_t)chunk->to * row_bytes);
+    return tt_file_pwrite(output->descriptor, output->path, rows, bytes_of(output, count),
+                          output->offset + bytes_of(output, chunk->to * columns));
 }
 
 static tt_status run_thread(void *argument)

@@ -29,6 +29,7 @@ const struct tt_model_family tt_family_deepseek_v3 = {
     .model_type = "deepseek_v3",
     .other_type = "kimi_k2",
     .architecture = "DeepseekV3ForCausalLM",
+    .gguf = &tt_mla_gguf,
     .older_experts = &tt_mixture_older,
     .sources = tt_mixture_sources,
     .predicts_further = true,

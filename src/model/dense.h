@@ -39,9 +39,10 @@ struct tt_dense_halves {
 void tt_dense_build_with(const struct tt_model_facts *facts, struct tt_builder *builder,
                          const struct tt_attention_names *attention, const struct tt_mlp_names *mlp,
                          const struct tt_dense_halves *halves);
-/* Granite's parse: Llama's keys, biases and multipliers. */
+/* Granite's parse: Llama's keys, biases and multipliers; and its keys in GGUF. */
 TT_MUST_USE tt_status tt_granite_parse(const struct tt_json *json, const struct tt_decoder_defaults *defaults,
                                        struct tt_model_facts *facts);
+void tt_granite_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
 
 extern const struct tt_mlp_names tt_dense_mlp_names; /* Llama's */
 /* build() with Llama's names: norms before the halves, or with the same modules and norms behind the halves instead

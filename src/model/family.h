@@ -9,7 +9,8 @@
 
 /* A tensor of llama.cpp: module "self_attn.q_proj" of a layer is "blk.<layer>.attn_q", and so is a parameter of the
  * layer itself. Where `module` is the whole name of a tensor, "linear_attn.A_log", so is `name`; of experts it may be
- * two names with a blank between, those of the first and the second half of the rows of each. */
+ * two names with a blank between, those of the first and the second half of the rows of each, or of a matrix the parts
+ * that struct tt_gguf_arrangement has. */
 struct tt_gguf_name {
     const char *module, *name;
     bool rotated; /* its rows are heads that rotate */
@@ -59,6 +60,11 @@ struct tt_gguf_arrangement {
     int64_t first, groups, each, size;
     bool columns;
     bool negated_exp; /* each value x becomes -exp(x) */
+    int64_t lines;    /* a vector is a matrix of this many rows there; 0: it is none */
+    /* A matrix with two names: the first `part` of every `period` rows are the first's, the others the second's. Of
+     * several periods, or `transposed`, these are matrices in a tensor of rank 3. */
+    int64_t period, part;
+    bool transposed; /* each matrix of the first name is its transpose */
 };
 
 /* The family as an architecture of llama.cpp. */
@@ -74,7 +80,8 @@ struct tt_gguf_family {
     bool untruncated; /* its yarn rounds no borders, and readers do: written with a notice */
     /* Tokenizers of SentencePiece's kind have merges instead of scores, under this name of the kind; NULL: scores. */
     const char *tokenizer;
-    const char *unadapted;            /* a tensor that readers multiply by without its LoRA; NULL: none */
+    /* NULL, or tensors that readers multiply by without their LoRA, of layers without "blk.<layer>."; ended by NULL */
+    const char *const *unadapted;
     const struct tt_gguf_name *names; /* other than tt_gguf_names, ended by a NULL module; NULL: none */
     void (*add_keys)(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
     /* NULL: it has none; returns their number */
@@ -85,6 +92,14 @@ struct tt_gguf_family {
                     struct tt_gguf_arrangement *arrangement);
     /* A property of this model that the architecture cannot express; NULL: none. */
     const char *(*cannot)(const struct tt_model_facts *facts);
+    /* NULL, or what readers compute otherwise than this model, for a notice; NULL: nothing. */
+    const char *(*notice)(const struct tt_model_facts *facts);
+    /* NULL, or m: where yarn scales the rotation, scores are multiplied by (0.1 m ln(factor) + 1)^2, cos and sin are
+     * not; 0: neither is. yarn_apart: readers then take 1 for the mscale of cos and sin, and else m for it too. */
+    double (*yarn_scores)(const struct tt_model_facts *facts);
+    bool yarn_apart;
+    /* NULL, or the architecture that this model has instead. */
+    const struct tt_gguf_family *(*instead)(const struct tt_model_facts *facts);
 };
 
 /* The name of a module by the family's own names, then by those of most; NULL: it has none. */
@@ -203,6 +218,8 @@ TT_MUST_USE tt_status tt_family_parse_layer_kinds(const struct tt_json *json, co
                                                   bool second[TT_MODEL_LAYERS_MAX]);
 /* Reads time_step_limit of Mamba-2, the bounds of a step of time; without it there are none. */
 TT_MUST_USE tt_status tt_family_parse_time_steps(const struct tt_json *json, double *least, double *most);
+/* The state of the layers that have one, which is the same in all; NULL: none has. */
+const struct tt_kv_states *tt_family_state(const struct tt_model_facts *facts);
 /* The windows of Qwen: use_sliding_window, sliding_window, and layer_types or max_window_layers (layers from that index
  * on; `first_layer` where it is missing). */
 TT_MUST_USE tt_status tt_family_parse_qwen_windows(const struct tt_json *json, int64_t first_layer,

@@ -190,6 +190,13 @@ tt_status tt_family_parse_time_steps(const struct tt_json *json, double *least, 
     return tt_fail(TT_ERR_DATA, "%s: time_step_limit is from %g to %g", json->origin, *least, *most);
 }
 
+const struct tt_kv_states *tt_family_state(const struct tt_model_facts *facts)
+{
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++)
+        if (facts->layers[i].state.heads > 0) return &facts->layers[i].state;
+    return NULL;
+}
+
 tt_status tt_family_parse_layer_types(const struct tt_json *json, const struct tt_model_facts *facts,
                                       bool sliding[TT_MODEL_LAYERS_MAX])
 {

@@ -362,11 +362,12 @@ static const char *cannot(const struct tt_model_facts *facts)
     return NULL;
 }
 
+static const char *const unadapted[] = {"per_layer_model_proj.weight", NULL};
 static const struct tt_gguf_family gguf = {.name = "gemma4",
                                            .windows = true,
                                            .factors = true,
                                            .tokenizer = "gemma4",
-                                           .unadapted = "per_layer_model_proj.weight",
+                                           .unadapted = unadapted,
                                            .names = gguf_names,
                                            .add_keys = add_keys,
                                            .cannot = cannot};

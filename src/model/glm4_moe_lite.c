@@ -38,6 +38,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 const struct tt_model_family tt_family_glm4_moe_lite = {
     .model_type = "glm4_moe_lite",
     .architecture = "Glm4MoeLiteForCausalLM",
+    .gguf = &tt_mla_gguf,
     .older_experts = &tt_mixture_older,
     .sources = tt_mixture_sources,
     .predicts_further = true,

@@ -31,7 +31,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     return tt_granite_parse(json, &(struct tt_decoder_defaults){.positions = 2048}, facts);
 }
 
-static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+void tt_granite_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
 {
     const struct tt_dense *dense = TT_FAMILY_OWN_CONST(facts, struct tt_dense);
     tt_dense_gguf_keys(facts, keys);
@@ -42,7 +42,7 @@ static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *ke
 }
 
 static const struct tt_gguf_family gguf = {
-    .name = "granite", .pairs = true, .add_keys = add_keys, .cannot = tt_dense_cannot};
+    .name = "granite", .pairs = true, .add_keys = tt_granite_gguf_keys, .cannot = tt_dense_cannot};
 
 const struct tt_model_family tt_family_granite = {
     .model_type = "granite",

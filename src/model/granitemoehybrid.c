@@ -3,13 +3,13 @@
  * experts. */
 #include <string.h>
 
+#include "model/mamba.h"
 #include "model/mixture.h"
 
 struct hybrid {
     struct tt_dense dense; /* the first member: helpers of dense read it */
-    int64_t groups;        /* of keys */
-    double dt_min, dt_max;
-    bool conv_bias, linear_bias;
+    int64_t expand;        /* columns of a state's heads together, as a multiple of the stream's */
+    struct tt_mamba mamba;
     struct tt_mixture mixture;
 };
 
@@ -66,30 +66,32 @@ static tt_status parse_experts(const struct tt_json *json, struct hybrid *hybrid
 static tt_status parse_state(const struct tt_json *json, const struct tt_model_facts *facts,
                              struct hybrid *hybrid, struct tt_kv_states *state)
 {
+    struct tt_mamba *mamba = &hybrid->mamba;
     int64_t kernel = 4, expand = 2;
     *state = (struct tt_kv_states){.heads = 128, .rows = 256};
-    hybrid->groups = 1;
-    hybrid->conv_bias = true;
+    mamba->groups = 1;
+    mamba->conv_bias = true;
     TT_TRY(tt_family_parse_size(json, "mamba_n_heads", 1 << 14, &state->heads));
-    TT_TRY(tt_family_parse_size(json, "mamba_n_groups", 1 << 14, &hybrid->groups));
+    TT_TRY(tt_family_parse_size(json, "mamba_n_groups", 1 << 14, &mamba->groups));
     TT_TRY(tt_family_parse_size(json, "mamba_d_state", TT_SCAN_WIDTH_MAX, &state->rows));
     TT_TRY(tt_family_parse_size(json, "mamba_d_conv", TT_CONV1D_KERNEL_MAX, &kernel));
     TT_TRY(tt_family_parse_size(json, "mamba_expand", 1 << 10, &expand));
-    TT_TRY(tt_json_opt_bool(json, json->root, "mamba_conv_bias", &hybrid->conv_bias));
-    TT_TRY(tt_json_opt_bool(json, json->root, "mamba_proj_bias", &hybrid->linear_bias));
+    TT_TRY(tt_json_opt_bool(json, json->root, "mamba_conv_bias", &mamba->conv_bias));
+    TT_TRY(tt_json_opt_bool(json, json->root, "mamba_proj_bias", &mamba->linear_bias));
     state->columns = expand * facts->hidden_size / state->heads;
     TT_TRY(tt_family_check_range(json, "mamba_expand * hidden_size / mamba_n_heads", state->columns, 1,
                                  TT_SCAN_WIDTH_MAX));
     TT_TRY(tt_family_check_range(json, "mamba_d_state * mamba_d_head", state->rows * state->columns, 1,
                                  TT_SCAN_STATE_MAX));
-    if (state->heads % hybrid->groups != 0 || expand * facts->hidden_size % state->heads != 0)
+    if (state->heads % mamba->groups != 0 || expand * facts->hidden_size % state->heads != 0)
         return tt_fail(TT_ERR_DATA,
                        "%s: mamba_n_heads does not divide mamba_expand * hidden_size, or is not a multiple "
                        "of mamba_n_groups",
                        json->origin);
     state->conv_rows = kernel - 1;
-    state->conv_columns = 2 * hybrid->groups * state->rows + state->heads * state->columns;
-    return tt_family_parse_time_steps(json, &hybrid->dt_min, &hybrid->dt_max);
+    state->conv_columns = 2 * mamba->groups * state->rows + state->heads * state->columns;
+    hybrid->expand = expand;
+    return tt_family_parse_time_steps(json, &mamba->dt_min, &mamba->dt_max);
 }
 
 /* layer_types of today, and those of files before transformers 5: "mamba" and "attention". */
@@ -131,13 +133,13 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     double eps = hybrid->dense.shape.norm_eps;
     struct tt_recurrence_spec recurrence = {.names = &recurrence_names,
                                             .rule = TT_SCAN_MAMBA2,
-                                            .key_heads = hybrid->groups,
+                                            .key_heads = hybrid->mamba.groups,
                                             .norm_eps = eps,
                                             .gate_eps = eps,
-                                            .conv_bias = hybrid->conv_bias,
-                                            .linear_bias = hybrid->linear_bias,
-                                            .dt_min = hybrid->dt_min,
-                                            .dt_max = hybrid->dt_max,
+                                            .conv_bias = hybrid->mamba.conv_bias,
+                                            .linear_bias = hybrid->mamba.linear_bias,
+                                            .dt_min = hybrid->mamba.dt_min,
+                                            .dt_max = hybrid->mamba.dt_max,
                                             .residual_scale = hybrid->dense.residual_scale};
     struct tt_experts_spec experts = tt_mixture_spec(&hybrid->mixture, &hybrid->dense.shape, &experts_names);
     experts.residual_scale = hybrid->dense.residual_scale;
@@ -145,9 +147,118 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                         &(struct tt_dense_halves){.recurrence = &recurrence, .experts = &experts});
 }
 
+/* ---- GGUF ---- */
+
+/* Source: conversion/granite.py, src/models/granite-hybrid.cpp and granite.cpp of llama.cpp b10605. */
+#define HYBRID_NAMES TT_MAMBA_GGUF_NAMES("mamba")
+static const struct tt_gguf_name dense_names[] = {
+    HYBRID_NAMES,
+    {"shared_mlp.input_linear", "ffn_gate ffn_up", false},
+    {"shared_mlp.output_linear", "ffn_down", false},
+    {NULL, NULL, false},
+};
+static const struct tt_gguf_name mixture_names[] = {
+    HYBRID_NAMES,
+    {"block_sparse_moe.router", "ffn_gate_inp", false},
+    {"block_sparse_moe.experts.gate_up_proj", "ffn_gate_exps.weight ffn_up_exps.weight", false},
+    {"block_sparse_moe.experts.down_proj", "ffn_down_exps.weight", false},
+    {"shared_mlp.input_linear", "ffn_gate_shexp ffn_up_shexp", false},
+    {"shared_mlp.output_linear", "ffn_down_shexp", false},
+    {NULL, NULL, false},
+};
+
+static bool rotates(const struct tt_model_facts *facts)
+{
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++)
+        if (facts->layers[i].rope >= 0) return true;
+    return false;
+}
+
+/* llama.cpp takes the width of an expert for that of all MLPs. */
+static void add_alone_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    const struct hybrid *hybrid = TT_FAMILY_OWN_CONST(facts, struct hybrid);
+    tt_granite_gguf_keys(facts, keys);
+    tt_mixture_gguf_keys(&hybrid->mixture, false, keys);
+    tt_gguf_add_u32(keys, "expert_shared_feed_forward_length", hybrid->dense.shape.ffn);
+    if (hybrid->mixture.count > 0) tt_gguf_add_u32(keys, "feed_forward_length", hybrid->mixture.ffn);
+    tt_gguf_add_bool(keys, "rope.scaling.finetuned", rotates(facts));
+}
+
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    add_alone_keys(facts, keys);
+    tt_mamba_gguf_keys(facts, &TT_FAMILY_OWN_CONST(facts, struct hybrid)->mamba, rotates(facts), keys);
+}
+
+/* Gate and up are two matrices. */
+static void arrange(const struct tt_model_facts *facts, const char *tensor,
+                    struct tt_gguf_arrangement *arrangement)
+{
+    const struct hybrid *hybrid = TT_FAMILY_OWN_CONST(facts, struct hybrid);
+    int64_t ffn = hybrid->dense.shape.ffn;
+    if (strcmp(tensor, "shared_mlp.input_linear.weight") == 0)
+        *arrangement = (struct tt_gguf_arrangement){.period = 2 * ffn, .part = ffn};
+    if (strncmp(tensor, "mamba.", 6) == 0)
+        tt_mamba_gguf_arrange(facts, &hybrid->mamba, tensor + 6, arrangement);
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    const struct hybrid *hybrid = TT_FAMILY_OWN_CONST(facts, struct hybrid);
+    if (hybrid->dense.shape.activation != TT_ACTIVATION_SILU)
+        return "an activation other than silu of this model type";
+    if (hybrid->dense.mlp_bias) return "mlp_bias of this model type";
+    if (hybrid->expand != 2) return "a mamba_expand other than 2";
+    return tt_mamba_gguf_cannot(facts, &hybrid->mamba);
+}
+
+/* A model without a layer that has a state is of an architecture of attention alone. */
+static const char *cannot_alone(const struct tt_model_facts *facts)
+{
+    const char *dense = tt_dense_cannot(facts);
+    return dense != NULL || rotates(facts) ? dense : "attention without rotation and without a state";
+}
+
+static const struct tt_gguf_family *instead(const struct tt_model_facts *facts)
+{
+    static const struct tt_gguf_family of[2][2] = {
+        {{.name = "granite",
+          .pairs = true,
+          .names = dense_names,
+          .add_keys = add_alone_keys,
+          .arrange = arrange,
+          .cannot = cannot_alone},
+         {.name = "granitemoe",
+          .pairs = true,
+          .names = mixture_names,
+          .add_keys = add_alone_keys,
+          .arrange = arrange,
+          .cannot = cannot_alone}},
+        {{.name = "granitehybrid",
+          .pairs = true,
+          .names = dense_names,
+          .add_keys = add_keys,
+          .arrange = arrange,
+          .cannot = cannot},
+         {.name = "granitehybrid",
+          .pairs = true,
+          .names = mixture_names,
+          .add_keys = add_keys,
+          .arrange = arrange,
+          .cannot = cannot}},
+    };
+    const struct hybrid *hybrid = TT_FAMILY_OWN_CONST(facts, struct hybrid);
+    return &of[tt_family_state(facts) != NULL][hybrid->mixture.count > 0];
+}
+
+static const struct tt_gguf_family gguf = {
+    .name = "granitehybrid", .names = mixture_names, .instead = instead};
+
 const struct tt_model_family tt_family_granitemoehybrid = {
     .model_type = "granitemoehybrid",
     .architecture = "GraniteMoeHybridForCausalLM",
+    .gguf = &gguf,
     .sources = sources,
     .parse = parse,
     .build = build,

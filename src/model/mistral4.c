@@ -50,9 +50,19 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     tt_mla_build(facts, builder, &experts_names);
 }
 
+/* Gate and up of all experts stay one tensor, as in the converter's files (conversion/mistral3.py). */
+static const struct tt_gguf_name gguf_names[] = {
+    TT_MLA_GGUF_NAMES,
+    {"mlp.experts.gate_up_proj", "ffn_gate_up_exps.weight", false},
+    {NULL, NULL, false},
+};
+static const struct tt_gguf_family gguf = {
+    .name = "mistral4", .yarn_apart = true, .names = gguf_names, TT_MLA_GGUF};
+
 const struct tt_model_family tt_family_mistral4 = {
     .model_type = "mistral4",
     .architecture = "Mistral4ForCausalLM",
+    .gguf = &gguf,
     .parse = parse,
     .build = build,
 };

@@ -63,7 +63,7 @@ extern const struct tt_older_experts tt_mixture_older, tt_mixtral_older;
 
 /* ---- GGUF ---- */
 
-enum { TT_GGUF_GATING_SIGMOID = 2 }; /* llama_expert_gating_func_type */
+enum { TT_GGUF_GATING_SOFTMAX = 1, TT_GGUF_GATING_SIGMOID = 2 }; /* llama_expert_gating_func_type */
 
 /* The number of experts, how many a token has, and their width where it has a key of its own there. */
 void tt_mixture_gguf_keys(const struct tt_mixture *mixture, bool width, struct tt_gguf_keys *keys);

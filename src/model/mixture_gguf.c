@@ -20,7 +20,9 @@ void tt_mixture_gguf_grouped_keys(const struct tt_model_facts *facts, const stru
     tt_gguf_add_u32(keys, "expert_group_count", mixture->rule.groups > 0 ? mixture->rule.groups : 1);
     tt_gguf_add_u32(keys, "expert_group_used_count",
                     mixture->rule.groups > 0 ? mixture->rule.kept_groups : 1);
-    tt_gguf_add_u32(keys, "expert_gating_func", TT_GGUF_GATING_SIGMOID);
+    tt_gguf_add_u32(keys, "expert_gating_func",
+                    mixture->rule.score == TT_ROUTE_SIGMOID ? TT_GGUF_GATING_SIGMOID
+                                                            : TT_GGUF_GATING_SOFTMAX);
     tt_gguf_add_f32(keys, "expert_weights_scale", (double)mixture->rule.factor);
     tt_gguf_add_bool(keys, "expert_weights_norm", mixture->rule.normalizes);
 }

@@ -16,8 +16,7 @@ static const struct tt_latent_names names = {.module = "self_attn",
                                              .o = "self_attn.o_proj",
                                              .norm = "input_layernorm"};
 
-/* eps of the norms of latents, which rms_norm_eps does not change */
-static const double latent_eps = 1e-6;
+const double tt_mla_latent_eps = 1e-6;
 
 static bool has(const struct tt_json *json, const char *key)
 {
@@ -67,6 +66,7 @@ static tt_status read_scale(const struct tt_json *json, const struct tt_rope *ro
     double factor =
         rope->type != TT_ROPE_DEFAULT && mscale_all != 0 ? log_scale(rope->factor, mscale_all) : 1;
     mla->scale = factor * factor / sqrt((double)(mla->plain + mla->rotated));
+    mla->mscale_all = rope->type != TT_ROPE_DEFAULT ? mscale_all : 0;
     if (mla->temperature == 0) return TT_OK;
     TT_TRY(tt_family_check_positive(json, "llama_4_scaling_beta", mla->temperature, 1e3));
     return tt_family_check_range(json, "original_max_position_embeddings", rope->original_max_position, 1,
@@ -139,7 +139,7 @@ void tt_mla_build(const struct tt_model_facts *facts, struct tt_builder *builder
                                           .rotated = mla->rotated,
                                           .value = mla->value,
                                           .norm_eps = shape->norm_eps,
-                                          .latent_eps = latent_eps,
+                                          .latent_eps = tt_mla_latent_eps,
                                           .scale = mla->scale,
                                           .temperature = mla->temperature,
                                           .original_positions = facts->ropes[0].original_max_position,

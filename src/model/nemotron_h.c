@@ -3,13 +3,13 @@
  * "backbone". */
 #include <string.h>
 
+#include "model/mamba.h"
 #include "model/mixture.h"
 
 struct nemotron {
     struct tt_decoder_shape shape;
-    int64_t groups; /* of keys */
-    double dt_min, dt_max;
-    bool conv_bias, linear_bias, mlp_bias;
+    struct tt_mamba mamba;
+    bool mlp_bias;
     struct tt_mixture mixture;
 };
 
@@ -122,28 +122,29 @@ static tt_status read_size(const struct tt_json *json, const char *key, const ch
 static tt_status parse_state(const struct tt_json *json, struct nemotron *nemotron,
                              struct tt_kv_states *state)
 {
+    struct tt_mamba *mamba = &nemotron->mamba;
     int64_t kernel = 4;
     const char *act = NULL;
     *state = (struct tt_kv_states){.heads = 128, .rows = 128, .columns = 64};
-    nemotron->groups = 8;
-    nemotron->conv_bias = true;
+    mamba->groups = 8;
+    mamba->conv_bias = true;
     TT_TRY(tt_family_parse_size(json, "mamba_num_heads", 1 << 14, &state->heads));
     TT_TRY(tt_family_parse_size(json, "mamba_head_dim", TT_SCAN_WIDTH_MAX, &state->columns));
-    TT_TRY(read_size(json, "n_groups", "mamba_n_groups", 1 << 14, &nemotron->groups));
+    TT_TRY(read_size(json, "n_groups", "mamba_n_groups", 1 << 14, &mamba->groups));
     TT_TRY(tt_family_parse_size(json, "ssm_state_size", TT_SCAN_WIDTH_MAX, &state->rows));
     TT_TRY(read_size(json, "conv_kernel", "mamba_d_conv", TT_CONV1D_KERNEL_MAX, &kernel));
-    TT_TRY(tt_json_opt_bool(json, json->root, "use_conv_bias", &nemotron->conv_bias));
-    TT_TRY(tt_json_opt_bool(json, json->root, "use_bias", &nemotron->linear_bias));
+    TT_TRY(tt_json_opt_bool(json, json->root, "use_conv_bias", &mamba->conv_bias));
+    TT_TRY(tt_json_opt_bool(json, json->root, "use_bias", &mamba->linear_bias));
     TT_TRY(tt_json_opt_string(json, json->root, "mamba_hidden_act", &act));
     if (act != NULL && strcmp(act, "silu") != 0)
         return tt_fail(TT_ERR_UNSUPPORTED, "%s: mamba_hidden_act '%s' is not supported", json->origin, act);
     TT_TRY(tt_family_check_range(json, "ssm_state_size * mamba_head_dim", state->rows * state->columns, 1,
                                  TT_SCAN_STATE_MAX));
-    if (state->heads % nemotron->groups != 0)
+    if (state->heads % mamba->groups != 0)
         return tt_fail(TT_ERR_DATA, "%s: mamba_num_heads is not a multiple of n_groups", json->origin);
     state->conv_rows = kernel - 1;
-    state->conv_columns = 2 * nemotron->groups * state->rows + state->heads * state->columns;
-    return tt_family_parse_time_steps(json, &nemotron->dt_min, &nemotron->dt_max);
+    state->conv_columns = 2 * mamba->groups * state->rows + state->heads * state->columns;
+    return tt_family_parse_time_steps(json, &mamba->dt_min, &mamba->dt_max);
 }
 
 static tt_status parse_experts(const struct tt_json *json, struct nemotron *nemotron,
@@ -220,14 +221,14 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                               .activation = shape->activation};
     struct tt_recurrence_spec recurrence = {.names = &recurrence_names,
                                             .rule = TT_SCAN_MAMBA2,
-                                            .key_heads = nemotron->groups,
+                                            .key_heads = nemotron->mamba.groups,
                                             .norm_eps = shape->norm_eps,
                                             .gate_eps = shape->norm_eps,
-                                            .conv_bias = nemotron->conv_bias,
-                                            .linear_bias = nemotron->linear_bias,
+                                            .conv_bias = nemotron->mamba.conv_bias,
+                                            .linear_bias = nemotron->mamba.linear_bias,
                                             .out_bypassed = true,
-                                            .dt_min = nemotron->dt_min,
-                                            .dt_max = nemotron->dt_max};
+                                            .dt_min = nemotron->mamba.dt_min,
+                                            .dt_max = nemotron->mamba.dt_max};
     struct tt_experts_spec experts = tt_mixture_spec(&nemotron->mixture, shape, &experts_names);
     experts.plain = true;
     experts.shared_bias = nemotron->mlp_bias;
@@ -240,10 +241,106 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
                                                .norm = {.path = "norm_f", .eps = shape->norm_eps}});
 }
 
+/* ---- GGUF ---- */
+
+/* Source: conversion/nemotron.py and src/models/nemotron-h.cpp of llama.cpp b10605. The converter permutes rows of q
+ * and k as if they rotated, which scores do not show. */
+static const struct tt_gguf_name gguf_names[] = {
+    {"model.embeddings", "token_embd", false},
+    {"model.norm_f", "output_norm", false},
+    {"norm", "attn_norm", false},
+    TT_MAMBA_GGUF_NAMES("mixer"),
+    {"mixer.q_proj", "attn_q", true},
+    {"mixer.k_proj", "attn_k", true},
+    {"mixer.v_proj", "attn_v", false},
+    {"mixer.o_proj", "attn_output", false},
+    {"mixer.up_proj", "ffn_up", false},
+    {"mixer.down_proj", "ffn_down", false},
+    {"mixer.gate", "ffn_gate_inp", false},
+    {"mixer.gate.e_score_correction_bias", "exp_probs_b.bias", false},
+    {"mixer.experts.up_proj", "ffn_up_exps.weight", false},
+    {"mixer.experts.down_proj", "ffn_down_exps.weight", false},
+    {"mixer.shared_experts.up_proj", "ffn_up_shexp", false},
+    {"mixer.shared_experts.down_proj", "ffn_down_shexp", false},
+    {NULL, NULL, false},
+};
+
+static bool is_mlp(const struct tt_model_facts *facts, int64_t layer)
+{
+    const struct tt_layer_facts *of = &facts->layers[layer];
+    return of->state.heads == 0 && of->kv_heads == 0 && !of->experts;
+}
+
+/* 0: of attention, or with a state. */
+static int32_t ffn_of(const struct tt_model_facts *facts, int64_t layer)
+{
+    const struct nemotron *nemotron = TT_FAMILY_OWN_CONST(facts, struct nemotron);
+    if (facts->layers[layer].experts) return (int32_t)nemotron->mixture.ffn;
+    return is_mlp(facts, layer) ? (int32_t)nemotron->shape.ffn : 0;
+}
+
+static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+{
+    const struct nemotron *nemotron = TT_FAMILY_OWN_CONST(facts, struct nemotron);
+    tt_gguf_add_decoder(facts, &nemotron->shape, keys);
+    tt_mamba_gguf_keys(facts, &nemotron->mamba, false, keys);
+    tt_gguf_add_layers_i32(keys, "feed_forward_length", ffn_of);
+    tt_gguf_add_u32(keys, "rope.dimension_count", nemotron->shape.head_dim);
+    /* Readers need it, and have it for layers that predict further tokens alone. */
+    tt_gguf_add_f32(keys, "attention.layer_norm_epsilon", nemotron->shape.norm_eps);
+    if (nemotron->mixture.count == 0) return;
+    tt_mixture_gguf_grouped_keys(facts, &nemotron->mixture, keys);
+    tt_gguf_add_u32(keys, "leading_dense_block_count", 0);
+    tt_gguf_add_u32(keys, "expert_shared_count", 1);
+    tt_gguf_add_u32(keys, "expert_shared_feed_forward_length", nemotron->mixture.shared_ffn);
+}
+
+static void arrange(const struct tt_model_facts *facts, const char *tensor,
+                    struct tt_gguf_arrangement *arrangement)
+{
+    if (strncmp(tensor, "mixer.", 6) == 0)
+        tt_mamba_gguf_arrange(facts, &TT_FAMILY_OWN_CONST(facts, struct nemotron)->mamba, tensor + 6,
+                              arrangement);
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    const struct nemotron *nemotron = TT_FAMILY_OWN_CONST(facts, struct nemotron);
+    bool experts = nemotron->mixture.count > 0;
+    if (nemotron->shape.activation != TT_ACTIVATION_RELU2)
+        return "an activation other than relu2 of this model type";
+    if (experts && nemotron->mlp_bias) return "mlp_bias of this model type with experts";
+    for (int64_t i = 0; i < facts->num_hidden_layers && experts; i++)
+        if (is_mlp(facts, i)) return "layers of an MLP beside those of experts of this model type";
+    return tt_mamba_gguf_cannot(facts, &nemotron->mamba);
+}
+
+static const struct tt_gguf_family *instead(const struct tt_model_facts *facts)
+{
+    static const struct tt_gguf_family of[] = {
+        {.name = "nemotron_h",
+         .pairs = true,
+         .names = gguf_names,
+         .add_keys = add_keys,
+         .arrange = arrange,
+         .cannot = cannot},
+        {.name = "nemotron_h_moe",
+         .pairs = true,
+         .names = gguf_names,
+         .add_keys = add_keys,
+         .arrange = arrange,
+         .cannot = cannot},
+    };
+    return &of[TT_FAMILY_OWN_CONST(facts, struct nemotron)->mixture.count > 0];
+}
+
+static const struct tt_gguf_family gguf = {.name = "nemotron_h", .names = gguf_names, .instead = instead};
+
 const struct tt_model_family tt_family_nemotron_h = {
     .model_type = "nemotron_h",
     .architecture = "NemotronHForCausalLM",
     .default_target_modules = "[\"q_proj\", \"k_proj\", \"v_proj\", \"o_proj\"]",
+    .gguf = &gguf,
     .sources = sources,
     .renames = renames,
     .table = "model.embeddings.weight",

@@ -148,6 +148,8 @@ const struct tt_gguf_name tt_qwen3_5_gguf_names[] = {
     {"post_attention_layernorm", "post_attention_norm", false},
     {"linear_attn.in_proj_qkv", "attn_qkv", false},
     {"linear_attn.in_proj_z", "attn_gate", false},
+    {"linear_attn.in_proj_qkvz", "attn_qkv attn_gate", false}, /* Qwen3-Next's */
+    {"linear_attn.in_proj_ba", "ssm_ba", false},
     {"linear_attn.in_proj_a", "ssm_alpha", false},
     {"linear_attn.in_proj_b", "ssm_beta", false},
     {"linear_attn.conv1d", "ssm_conv1d", false},
@@ -159,13 +161,6 @@ const struct tt_gguf_name tt_qwen3_5_gguf_names[] = {
     {"mlp.shared_expert_gate", "ffn_gate_inp_shexp", false},
     {NULL, NULL, false},
 };
-
-const struct tt_kv_states *tt_qwen3_5_state(const struct tt_model_facts *facts)
-{
-    for (int64_t i = 0; i < facts->num_hidden_layers; i++)
-        if (facts->layers[i].state.heads > 0) return &facts->layers[i].state;
-    return NULL;
-}
 
 /* Every `interval`-th layer, and no other, is attention; 0: there is no such number. */
 static int64_t interval_of(const struct tt_model_facts *facts)
@@ -181,7 +176,7 @@ static int64_t interval_of(const struct tt_model_facts *facts)
 void tt_qwen3_5_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
 {
     const struct tt_qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct tt_qwen3_5);
-    const struct tt_kv_states *state = tt_qwen3_5_state(facts);
+    const struct tt_kv_states *state = tt_family_state(facts);
     tt_gguf_add_decoder(facts, &qwen->shape, keys);
     if (qwen->sections[0] > 0) tt_gguf_add_i32s(keys, "rope.dimension_sections", qwen->sections, 4);
     tt_gguf_add_u32(keys, "full_attention_interval", interval_of(facts));
@@ -197,7 +192,7 @@ void tt_qwen3_5_gguf_arrange(const struct tt_model_facts *facts, const char *ten
                              struct tt_gguf_arrangement *arrangement)
 {
     const struct tt_qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct tt_qwen3_5);
-    const struct tt_kv_states *state = tt_qwen3_5_state(facts);
+    const struct tt_kv_states *state = tt_family_state(facts);
     const int64_t keys = 2 * qwen->key_heads * state->rows, values = state->columns;
     const struct {
         const char *name;
@@ -230,7 +225,7 @@ const char *tt_qwen3_5_cannot(const struct tt_model_facts *facts)
     if (qwen->attention_bias) return "attention_bias of this model type";
     if (qwen->shape.activation != TT_ACTIVATION_SILU)
         return "an activation other than silu of this model type";
-    const struct tt_kv_states *state = tt_qwen3_5_state(facts);
+    const struct tt_kv_states *state = tt_family_state(facts);
     if (state != NULL && state->rows != state->columns)
         return "a linear_value_head_dim other than linear_key_head_dim";
     return interval_of(facts) < 2 ? "layers of attention other than every n-th of this model type" : NULL;

@@ -29,12 +29,12 @@ void tt_qwen3_5_build_with(const struct tt_model_facts *facts, struct tt_builder
 /* Qwen3.5's names are used. */
 void tt_qwen3_5_build(const struct tt_model_facts *facts, struct tt_builder *builder);
 
-/* The state of the layers that have one; NULL: none has. */
-const struct tt_kv_states *tt_qwen3_5_state(const struct tt_model_facts *facts);
 extern const struct tt_gguf_name tt_qwen3_5_gguf_names[];
 void tt_qwen3_5_gguf_arrange(const struct tt_model_facts *facts, const char *tensor,
                              struct tt_gguf_arrangement *arrangement);
 void tt_qwen3_5_gguf_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
+/* The same and those of the experts. */
+void tt_qwen3_5_gguf_moe_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys);
 const char *tt_qwen3_5_cannot(const struct tt_model_facts *facts);
 
 #endif

@@ -17,7 +17,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     return tt_qwen3_5_parse_experts(json, &experts, facts);
 }
 
-static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
+void tt_qwen3_5_gguf_moe_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *keys)
 {
     const struct tt_mixture *mixture = &TT_FAMILY_OWN_CONST(facts, struct tt_qwen3_5)->mixture;
     tt_qwen3_5_gguf_keys(facts, keys);
@@ -27,7 +27,7 @@ static void add_keys(const struct tt_model_facts *facts, struct tt_gguf_keys *ke
 
 static const struct tt_gguf_family gguf = {.name = "qwen35moe",
                                            .names = tt_qwen3_5_gguf_names,
-                                           .add_keys = add_keys,
+                                           .add_keys = tt_qwen3_5_gguf_moe_keys,
                                            .arrange = tt_qwen3_5_gguf_arrange,
                                            .cannot = tt_qwen3_5_cannot};
 

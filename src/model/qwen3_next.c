@@ -1,5 +1,7 @@
 /* Qwen3-Next (Qwen3NextConfig): the layers of Qwen3.5, whose projections of a state are two fused matrices with rows by
  * key head, and experts in layers that mlp_only_layers and decoder_sparse_step leave them. */
+#include <string.h>
+
 #include "model/qwen3_5.h"
 
 #define STATE "linear_attn."
@@ -81,7 +83,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
         TT_TRY(tt_mixture_parse_dense_layers(json, facts));
     }
     TT_FAMILY_OWN(facts, struct tt_qwen3_5)->mixture.bypassed = true; /* also without experts */
-    const struct tt_kv_states *state = tt_qwen3_5_state(facts);
+    const struct tt_kv_states *state = tt_family_state(facts);
     if (state != NULL) set_sources(TT_FAMILY_OWN(facts, struct tt_qwen3_5), state, &facts->sources);
     return TT_OK;
 }
@@ -91,9 +93,40 @@ static void build(const struct tt_model_facts *facts, struct tt_builder *builder
     tt_qwen3_5_build_with(facts, builder, &recurrence_names);
 }
 
+/* z has a tensor of its own there; a and b are rows by key head, as in the files (conversion/qwen.py of llama.cpp). */
+static void arrange(const struct tt_model_facts *facts, const char *tensor,
+                    struct tt_gguf_arrangement *arrangement)
+{
+    const struct tt_qwen3_5 *qwen = TT_FAMILY_OWN_CONST(facts, struct tt_qwen3_5);
+    const struct tt_kv_states *state = tt_family_state(facts);
+    int64_t values = state->heads * state->columns, qkv = 2 * qwen->key_heads * state->rows + values;
+    if (strcmp(tensor, STATE "in_proj_qkvz.weight") == 0)
+        *arrangement = (struct tt_gguf_arrangement){.period = qkv + values, .part = qkv};
+    if (strcmp(tensor, STATE "in_proj_ba.weight") == 0)
+        *arrangement = (struct tt_gguf_arrangement){
+            .groups = 2, .each = qwen->key_heads, .size = state->heads / qwen->key_heads};
+    arrangement->negated_exp = strcmp(tensor, STATE "A_log") == 0;
+}
+
+static const char *cannot(const struct tt_model_facts *facts)
+{
+    const char *layers = tt_mixture_cannot_layers(facts, false), *qwen = tt_qwen3_5_cannot(facts);
+    if (layers != NULL || qwen != NULL) return layers != NULL ? layers : qwen;
+    return TT_FAMILY_OWN_CONST(facts, struct tt_qwen3_5)->mixture.rule.normalizes
+               ? NULL
+               : "norm_topk_prob false of this model type";
+}
+
+static const struct tt_gguf_family gguf = {.name = "qwen3next",
+                                           .names = tt_qwen3_5_gguf_names,
+                                           .add_keys = tt_qwen3_5_gguf_moe_keys,
+                                           .arrange = arrange,
+                                           .cannot = cannot};
+
 const struct tt_model_family tt_family_qwen3_next = {
     .model_type = "qwen3_next",
     .architecture = "Qwen3NextForCausalLM",
+    .gguf = &gguf,
     .older_experts = &tt_mixture_older,
     .sources = sources,
     .predicts_further = true,

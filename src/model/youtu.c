@@ -23,6 +23,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
 const struct tt_model_family tt_family_youtu = {
     .model_type = "youtu",
     .architecture = "YoutuForCausalLM",
+    .gguf = &tt_mla_gguf,
     .parse = parse,
     .build = tt_mla_build_grouped,
 };

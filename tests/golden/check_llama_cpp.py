@@ -26,7 +26,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
 GOLDEN = Path(__file__).resolve().parent
 sys.path.insert(0, str(GOLDEN / "gguf"))
-from families import ADAPTERS, KEYS, MODELS, PRE_TOKENIZERS, make_adapter, make_folder, make_tokenizer_folder, with_mark, with_splits
+from families import ADAPTERS, KEYS, MODELS, PRE_TOKENIZERS, folder_of, make_adapter, make_folder, make_tokenizer_folder, with_mark, with_splits
 PARAMS_BYTES = 1024  # more than the structs have; what the library does not know is not read
 FLASH, TYPE_K = 52 // 4, 104 // 4  # members of llama_context_params, checked below
 BOUND = 1e-4
@@ -124,7 +124,7 @@ def reference(folder, config, rows):
 def compare(trimtab, library, name, changes):
     with tempfile.TemporaryDirectory() as work:
         config = make_folder(name, changes, Path(work) / "model")
-        batch = load_file(GOLDEN / name / "reference.safetensors")
+        batch = load_file(folder_of(name) / "reference.safetensors")
         rows = batch["input_ids"].split(batch["seq_lens"].tolist())
         subprocess.run([trimtab, "export", "gguf", "--model_name_or_path", f"{work}/model", "--output_file", f"{work}/model.gguf",
                         "--outtype", "f32"], check=True, stdout=subprocess.DEVNULL)
@@ -169,7 +169,7 @@ def adapt(trimtab, library, name, adapter, without):
         for file, more in (("base", []), ("merged", words), ("adapter", [*words, "--adapter_only"])):
             subprocess.run([trimtab, "export", "gguf", "--model_name_or_path", f"{work}/model", "--output_file", f"{work}/{file}.gguf",
                             "--outtype", "f32", *more], check=True, stdout=subprocess.DEVNULL)
-        ids = load_file(GOLDEN / name / "reference.safetensors")["input_ids"].tolist()[:16]
+        ids = load_file(folder_of(name) / "reference.safetensors")["input_ids"].tolist()[:16]
         base, merged = Llama(library, f"{work}/base.gguf"), Llama(library, f"{work}/merged.gguf")
         plain, ours, whole = base.logits(ids), base.logits(ids, f"{work}/adapter.gguf"), merged.logits(ids)
         return ((ours - whole).norm() / whole.norm()).item(), ((plain - whole).norm() / whole.norm()).item()

@@ -24,8 +24,17 @@ GOLDEN = Path(__file__).resolve().parent.parent
 CONVERTED = GOLDEN / "gguf" / "converted"
 TOKENIZER = GOLDEN.parent / "support" / "tiny_tokenizer"
 SLIDING, FULL = "sliding_attention", "full_attention"
+YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4, "original_max_position_embeddings": 32}
+TEMPERATURE = {"rope_theta": 1e6, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 8}
+LEFT_OUT = None, "no such key"
+HYBRID = {"layer_types": ["mamba", "attention"], "position_embedding_type": None, "mamba_proj_bias": False,
+          "time_step_limit": [0.0, {"__float__": "Infinity"}]}
+ALIKE = {"layer_types": ["attention"] * 2, "position_embedding_type": "rope", "attention_bias": False}
+NEMOTRON = {"layers_block_type": LEFT_OUT, "num_hidden_layers": 3, "use_bias": False, "rms_norm_eps": 1e-4}
+LATENT = {"attention_bias": False, "rms_norm_eps": 1e-6}
 
-# Folder of the reference model: changes of (the text part of) its config.json, without which the format cannot express it.
+# Folder of the reference model, and behind a blank which of several: changes of (the text part of) its config.json, without
+# which the format cannot express it.
 MODELS = {
     "llama3": {}, "mistral": {"sliding_window": None}, "qwen2": {}, "qwen3": {}, "smollm3": {}, "phi3": {},
     "gemma2": {"query_pre_attn_scalar": 16},
@@ -48,6 +57,14 @@ MODELS = {
     "dense/qwen3_moe": {"norm_topk_prob": True}, "dense/mixtral": {"sliding_window": None}, "dense/qwen2_moe": {"norm_topk_prob": False},
     "dense/olmoe": {"attention_bias": False, "norm_topk_prob": False, "num_key_value_heads": 4}, "dense/gpt_oss": {"tie_word_embeddings": False},
     "dense/glm4_moe": {}, "dense/minimax_m2": {"rotary_dim": 6}, "vision/qwen3_5_moe": {},
+    "dense/granitemoehybrid": HYBRID | {"num_experts_per_tok": 0}, "dense/granite4_moe": HYBRID,
+    "dense/granitemoehybrid attention": HYBRID | ALIKE | {"num_experts_per_tok": 0}, "dense/granite4_moe attention": HYBRID | ALIKE,
+    "dense/nemotron_h": NEMOTRON | {"hybrid_override_pattern": "M*E", "mlp_bias": False},
+    "dense/nemotron_h dense": NEMOTRON | {"hybrid_override_pattern": "M*-"} |
+    {key: LEFT_OUT for key in ("num_experts_per_tok", "n_routed_experts", "n_group", "topk_group")},
+    "dense/qwen3_next": {"rms_norm_eps": 1e-6, "linear_value_head_dim": 8, "mlp_only_layers": []},
+    "dense/deepseek_v3": LATENT | {"rope_parameters": YARN | {"mscale": 0.7, "mscale_all_dim": 0.7}},
+    "dense/glm4_moe_lite": LATENT | {"rope_interleave": True, "first_k_dense_replace": 1}, "dense/youtu": LATENT, "vision/mistral4": LATENT,
     "vision/gemma3": {"query_pre_attn_scalar": 12, "layer_types": [SLIDING] * 2},
     "vision/gemma4": {}, "vision/ministral3": {}, "vision/mistral3": {}, "vision/qwen2_5_vl": {}, "vision/qwen3_vl": {},
     "vision/smolvlm": {}, "vision/lfm2_vl": {}, "vision/qwen3_5": {},
@@ -56,7 +73,7 @@ MODELS = {
 
 # The biases that a model has not when the key is false.
 BIASES = {"attention_bias": r"layers\.\d+\.self_attn\.\w+\.bias$", "attention_out_bias": r"layers\.\d+\.self_attn\.o_proj\.bias$",
-          "mlp_bias": r"layers\.\d+\.mlp\.\w+\.bias$", "use_bias": r"layers\.\d+\.\w+\.\w+\.bias$",
+          "mlp_bias": r"layers\.\d+\.mlp\.\w+\.bias$", "use_bias": r"layers\.\d+\.(self_attn|mlp)\.\w+\.bias$",
           "conv_bias": r"layers\.\d+\.conv\.\w+\.bias$"}
 
 
@@ -75,7 +92,78 @@ def with_head(tensors):
     tensors["lm_head.weight"] = dtype, shape, value[half:] + value[:half]
 
 
-EDITS = {"dense/olmoe": whole_heads, "dense/gpt_oss": with_head}
+def first_like_second(tensors):
+    """Layer 0 is one of attention."""
+    for name in [name for name in tensors if ".layers.0." in name]:
+        del tensors[name]
+    tensors.update({name.replace(".layers.1.", ".layers.0."): value for name, value in tensors.items() if ".layers.1." in name})
+
+
+def without_linear_biases(tensors):
+    for name in [name for name in tensors if re.search(r"\.(in|out)_proj\.bias$", name)]:
+        del tensors[name]
+
+
+def attention_alone(tensors):
+    first_like_second(tensors)
+    without_linear_biases(tensors)
+
+
+def with_experts(tensors):
+    """Layer 2 is that of experts, without biases."""
+    without_linear_biases(tensors)
+    for name in [name for name in tensors if ".layers.2." in name or ".shared_experts." in name and name.endswith(".bias")]:
+        del tensors[name]
+    for name in [name for name in tensors if ".layers.3." in name]:
+        tensors[name.replace(".layers.3.", ".layers.2.")] = tensors.pop(name)
+
+
+def without_experts(tensors):
+    without_linear_biases(tensors)
+    for name in [name for name in tensors if ".layers.3." in name]:
+        del tensors[name]
+
+
+def take(tensor, rows):
+    dtype, shape, value = tensor
+    size = len(value) // shape[0]
+    return dtype, [len(rows), *shape[1:]], b"".join(value[row * size:(row + 1) * size] for row in rows)
+
+
+VALUES = [head * 12 + i for head in range(2) for i in range(8)]
+
+
+def square_linears(tensors, rows_of, columns_of):
+    """Value heads have 8 of their 12 columns, as many as those of keys."""
+    of_key = [*range(16), *(16 + i for i in VALUES), *(40 + i for i in VALUES)]
+    tensors[rows_of] = take(tensors[rows_of], [key * 64 + i for key in range(2) for i in of_key])
+    dtype, (rows, columns), value = tensors[columns_of]
+    numbers = take((dtype, [rows * columns], value), [row * columns + head * 12 + i for row in range(rows) for head in range(4) for i in range(8)])
+    tensors[columns_of] = dtype, [rows, 32], numbers[2]
+
+
+def square_states(tensors):
+    """The same of the model, and both layers have experts."""
+    state = "model.layers.0.linear_attn."
+    square_linears(tensors, state + "in_proj_qkvz.weight", state + "out_proj.weight")
+    tensors[state + "conv1d.weight"] = take(tensors[state + "conv1d.weight"], [*range(32), *(32 + i for i in VALUES), *(56 + i for i in VALUES)])
+    tensors[state + "norm.weight"] = take(tensors[state + "norm.weight"], range(8))
+    for name in [name for name in tensors if ".layers.1.mlp." in name]:
+        del tensors[name]
+    tensors.update({name.replace(".layers.0.", ".layers.1."): value for name, value in tensors.items() if ".layers.0.mlp." in name})
+
+
+def square_adapter(tensors):
+    state = "base_model.model.model.layers.0.linear_attn."
+    square_linears(tensors, state + "in_proj_qkvz.lora_B.weight", state + "out_proj.lora_A.weight")
+    for name in [name for name in tensors if ".layers.1.mlp." in name]:
+        del tensors[name]
+
+
+EDITS = {"dense/olmoe": whole_heads, "dense/gpt_oss": with_head, "dense/granitemoehybrid": without_linear_biases,
+         "dense/granitemoehybrid attention": attention_alone, "dense/granite4_moe attention": first_like_second,
+         "dense/nemotron_h": with_experts, "dense/nemotron_h dense": without_experts, "dense/qwen3_next": square_states}
+ADAPTER_EDITS = {"dense/qwen3_next": square_adapter}
 
 # Where the converter is not right, or another name is as good: (model, name in its listing, why).
 APART = [
@@ -89,6 +177,10 @@ APART = [
     ("dense/olmo3", "olmo2.attention.sliding_window_pattern", "the loader reads a number, or has 4"),
     ("dense/olmo3", "olmo2.rope.scaling.yarn_attn_factor", "the loader reads attn_factor instead"),
     ("dense/cohere2", "cohere2.rope.scaling.type", "a factor of 1 without the key"),
+    ("dense/qwen3_next", "qwen3next.full_attention_interval", "the converter takes 4, whatever layer_types says"),
+    *((f"dense/{model} attention", f"{name}.ssm.{key}", "no layer has a state")
+      for model, name in (("granitemoehybrid", "granite"), ("granite4_moe", "granitemoe"))
+      for key in ("conv_kernel", "group_count", "inner_size", "state_size", "time_step_rank")),
 ]
 # Mistral in a vision folder: the tensors and keys of mistral3 without a temperature are those of llama.
 RENAMED = {"vision/mistral3": ("mistral3", "llama")}
@@ -99,13 +191,6 @@ def third_like_first(tensors):
     for name in [name for name in tensors if ".layers.2." in name]:
         del tensors[name]
     tensors.update({name.replace(".layers.0.", ".layers.2."): value for name, value in tensors.items() if ".layers.0." in name})
-
-
-def first_like_second(tensors):
-    """Layer 0 is one of attention."""
-    for name in [name for name in tensors if ".layers.0." in name]:
-        del tensors[name]
-    tensors.update({name.replace(".layers.1.", ".layers.0."): value for name, value in tensors.items() if ".layers.1." in name})
 
 
 def with_biases(tensors):
@@ -137,6 +222,50 @@ def without_biases(tensors):
 def more_rows(tensors):
     dtype, (rows, columns), value = tensors["model.embed_tokens_per_layer.weight"]
     tensors["model.embed_tokens_per_layer.weight"] = dtype, [rows + 4, columns], value + bytes(4 * len(value) // rows)
+
+
+def with_zeros(part):
+    """The linears whose names match have biases, of zeros."""
+    def edit(tensors):
+        for name in [name for name in tensors if re.search(part + r"\.weight$", name)]:
+            dtype, (rows, _), _ = tensors[name]
+            tensors[name.replace(".weight", ".bias")] = dtype, [rows], bytes((2 if dtype == "BF16" else 4) * rows)
+
+    return edit
+
+
+def without(part):
+    def edit(tensors):
+        for name in [name for name in tensors if re.search(part, name)]:
+            del tensors[name]
+
+    return edit
+
+
+def halve_states(tensors):
+    """The columns of a state's heads together are as many as those of the stream."""
+    state = "model.layers.0.mamba."
+    for name, rows in (("in_proj.weight", 96), ("conv1d.weight", 56), ("conv1d.bias", 56), ("norm.weight", 32)):
+        tensors[state + name] = take(tensors[state + name], range(rows))
+    dtype, (rows, columns), value = tensors[state + "out_proj.weight"]
+    tensors[state + "out_proj.weight"] = dtype, [rows, columns // 2], value[:len(value) // 2]
+
+
+def with_mlp_layer(tensors):
+    tensors["backbone.layers.3.norm.weight"] = tensors["backbone.layers.2.norm.weight"]
+    for module, shape in (("up_proj", [40, 32]), ("down_proj", [32, 40])):
+        tensors[f"backbone.layers.3.mixer.{module}.weight"] = "BF16", shape, bytes(2 * 40 * 32)
+
+
+def of_27_layers(tensors):
+    for name in [name for name in tensors if ".layers.1." in name]:
+        tensors.update({name.replace(".layers.1.", f".layers.{layer}."): tensors[name] for layer in range(2, 27)})
+
+
+def experts_first(tensors):
+    moved = {name: tensors.pop(name) for name in list(tensors) if ".mlp." in name}
+    for name, value in moved.items():
+        tensors[re.sub(r"layers\.([01])\.", lambda layer: f"layers.{1 - int(layer[1])}.", name)] = value
 
 
 def without_head(tensors):
@@ -207,12 +336,35 @@ REFUSED = [
     ("dense/hunyuan_v1_dense", {"attention_bias": True}, NONE, BIASED),
     ("dense/olmo3", {"layer_types": [FULL, SLIDING, SLIDING]}, NONE, "layers without a window other than every fourth"),
     ("dense/seed_oss", {"mlp_bias": True}, NONE, "biases of o_proj and the MLP of this model type"),
+    ("dense/granitemoehybrid", {"mamba_proj_bias": True}, with_zeros(r"mamba\.(in|out)_proj"), "biases of in_proj and out_proj of this model type"),
+    ("dense/granitemoehybrid", {"mamba_conv_bias": False}, without(r"conv1d\.bias"), "a convolution without a bias of this model type"),
+    ("dense/granitemoehybrid", {"time_step_limit": [0.02, 4.0]}, NONE, "a time_step_limit of this model type"),
+    ("dense/granitemoehybrid", {"mamba_expand": 1}, halve_states, "a mamba_expand other than 2"),
+    ("dense/granitemoehybrid", {"hidden_act": "gelu"}, NONE, "an activation other than silu of this model type"),
+    ("dense/granitemoehybrid", {"mlp_bias": True}, with_zeros(r"shared_mlp\.\w+"), "mlp_bias of this model type"),
+    ("dense/granitemoehybrid attention", {"attention_bias": True}, with_biases, "biases of o_proj and the MLP of this model type"),
+    ("dense/granitemoehybrid attention", {"position_embedding_type": None}, NONE, "attention without rotation and without a state"),
+    ("dense/nemotron_h", {"mlp_bias": True}, with_zeros(r"shared_experts\.\w+"), "mlp_bias of this model type with experts"),
+    ("dense/nemotron_h", {"hybrid_override_pattern": "M*E-", "num_hidden_layers": 4}, with_mlp_layer,
+     "layers of an MLP beside those of experts of this model type"),
+    ("dense/nemotron_h dense", {"mlp_hidden_act": "silu"}, NONE, "an activation other than relu2 of this model type"),
+    ("dense/nemotron_h dense", {"hybrid_override_pattern": "**-"}, first_like_second, "a model of this type without a state"),
+    ("dense/qwen3_next", {"norm_topk_prob": False}, NONE, "norm_topk_prob false of this model type"),
+    ("dense/qwen3_next", {"mlp_only_layers": [1]}, dense_second, "these layers without experts of this model type"),
+    ("dense/deepseek_v3", {"attention_bias": True}, with_zeros(r"self_attn\.(q_a_proj|kv_a_proj_with_mqa|o_proj)"), BIASED),
+    ("dense/deepseek_v3", {"rope_interleave": False}, NONE, "rope_interleave false of this model type"),
+    ("dense/deepseek_v3", {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 0.7}}, NONE,
+     "an mscale of yarn other than mscale_all_dim of this model type"),
+    ("dense/deepseek_v3", {"rope_parameters": LINEAR}, NONE, "a rotation of this model type that is scaled otherwise than by yarn"),
+    ("dense/deepseek_v3", {"rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0, "beta_fast": 16.0}}, NONE,
+     "a beta_fast of yarn other than 32"),
+    ("dense/deepseek_v3", {"hidden_act": "gelu"}, NONE, "an activation other than silu of this model type"),
+    ("dense/deepseek_v3", {"num_hidden_layers": 27}, of_27_layers, "a q_lora_rank of this model type with this number of layers"),
+    ("dense/glm4_moe_lite", {"mlp_layer_types": ["sparse", "dense"]}, experts_first, "these layers without experts of this model type"),
     ("dense/exaone4", {"sliding_window": 6, "layer_types": [SLIDING] * 3}, NONE, "windows of this model type in other than 64 layers"),
 ]
 
 
-YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4, "original_max_position_embeddings": 32}
-TEMPERATURE = {"rope_theta": 1e6, "llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 8}
 # Keys of other values than those of the models above: a folder with its changes, more changes, and a key with its value.
 KEYS = [
     ("qwen3", {"rope_parameters": YARN | {"attention_factor": 1.0}}, "qwen3.rope.scaling.attn_factor", 1 / (0.1 * math.log(4) + 1)),
@@ -227,11 +379,16 @@ KEYS = [
                                                FULL: {"rope_type": "default", "rope_theta": 1e5}}}, "gemma4.rope.freq_base_swa", 5e3),
     ("vision/muse_glimmer", {"layer_types": [FULL, SLIDING], "layer_rope_theta": [0, 500.0]},
      "muse-glimmer.attention.sliding_window_pattern", [False, True]),
+    ("dense/granitemoehybrid", {"position_embedding_type": "rope"}, "granitehybrid.rope.scaling.finetuned", True),
+    ("dense/deepseek_v3", {"rope_parameters": YARN | {"attention_factor": 1.0}}, "deepseek2.rope.scaling.attn_factor", 1 / (0.1 * math.log(4) + 1)),
+    ("vision/mistral4", {"rope_parameters": YARN | TEMPERATURE | {"mscale": 0.7, "mscale_all_dim": 0.7}},
+     "mistral4.rope.scaling.attn_factor", (0.07 * math.log(4) + 1) / (0.1 * math.log(4) + 1)),
+    ("vision/mistral4", {}, "mistral4.attention.temperature_length", 8),
 ]
 
 
 OF_EXPERTS = "../../experts/minimax_m2_all/adapter_final"
-# A model, an adapter, a module that is taken out of it, and what the error says; None: it is written.
+# A model, an adapter, modules that are taken out of it, and what the error says; None: it is written.
 ADAPTERS = [
     ("dense/gemma4_e", "adapter_final", "per_layer_model_projection", None),
     ("dense/gemma4_e", "adapter_final", None, "GGUF cannot express LoRA on 'model.per_layer_model_projection.weight' in an adapter"),
@@ -239,6 +396,12 @@ ADAPTERS = [
     ("vision/ministral3", "adapter_final", None, None), ("vision/qwen3_5", "adapter_random", None, None), ("llama3", "adapter_random", None, None),
     ("llama2", "variety", None, "GGUF cannot express modules_to_save in an adapter: 'lm_head.weight'"),
     ("dense/minimax_m2", OF_EXPERTS, None, "GGUF cannot express LoRA on experts in an adapter: 'model.layers.0.mlp.experts.gate_up_proj'"),
+    ("dense/granitemoehybrid", "adapter_final", None, None), ("dense/granite4_moe", "adapter_final", None, None),
+    ("dense/nemotron_h", "adapter_final", "up_proj down_proj", None), ("dense/qwen3_next", "adapter_final", None, None),
+    ("dense/deepseek_v3", "adapter_final", "kv_b_proj q_a_proj q_b_proj kv_a_proj_with_mqa", None),
+    ("dense/deepseek_v3", "adapter_final", None, "GGUF cannot express LoRA on 'model.layers.0.self_attn.q_a_proj.weight' in an adapter"),
+    ("dense/deepseek_v3", "adapter_final", "q_a_proj q_b_proj kv_a_proj_with_mqa",
+     "GGUF cannot express LoRA on 'model.layers.0.self_attn.kv_b_proj.weight' in an adapter"),
     ("llama2", "variety", "lm_head", None),  # rsLoRA with patterns of ranks and of alpha
 ]
 
@@ -260,14 +423,20 @@ def edit_weights(file, edit):
     file.write_bytes(struct.pack("<Q", len(packed)) + packed + b"".join(value for _, _, value in tensors.values()))
 
 
+def folder_of(name):
+    return GOLDEN / name.split()[0]
+
+
 def make_folder(name, changes, folder):
     """The model with its changes, and the tiny tokenizer with the ids that it has; returns config.json."""
     folder.mkdir()
-    for file in (GOLDEN / name / "model").iterdir():
+    for file in (folder_of(name) / "model").iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     config = json.loads((folder / "config.json").read_text())
     text = config.get("text_config", config)
     text.update(changes)
+    for key in [key for key, value in changes.items() if value == LEFT_OUT]:
+        del text[key]
     if "tie_word_embeddings" in changes:  # the whole configuration counts
         config["tie_word_embeddings"] = changes["tie_word_embeddings"]
     (folder / "config.json").write_text(json.dumps(config))
@@ -339,9 +508,10 @@ class Reader:
 
 def same(ours, theirs):
     """A number for all layers is a list of it."""
-    if isinstance(ours, list) and not isinstance(theirs, list):
-        return all(item == theirs for item in ours)
-    return ours == theirs
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return ours == theirs
+    return all(mine == other for mine in (ours if isinstance(ours, list) else [ours])
+               for other in (theirs if isinstance(theirs, list) else [theirs]))
 
 
 def differences(reader, model):
@@ -480,7 +650,7 @@ def check_gemma4_tokenizer(trimtab, work):
 
 
 def listing_of(name):
-    return CONVERTED / (name.replace("/", "_") + ".txt")
+    return CONVERTED / (name.replace("/", "_").replace(" ", "_") + ".txt")
 
 
 def export(trimtab, work, *words):
@@ -498,16 +668,18 @@ def check_model(trimtab, name, changes, work):
 
 def make_adapter(name, adapter, without, folder):
     folder.mkdir()
-    for file in (GOLDEN / name / adapter).iterdir():
+    for file in (folder_of(name) / adapter).iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
-    if without is not None:
+    for module in (without or "").split():
         config = json.loads((folder / "adapter_config.json").read_text())
         for modules in (config["target_modules"], config["modules_to_save"]):
-            if modules and without in modules:
-                modules.remove(without)
+            if modules and module in modules:
+                modules.remove(module)
         (folder / "adapter_config.json").write_text(json.dumps(config))
         edit_weights(folder / "adapter_model.safetensors",
-                     lambda tensors: [tensors.pop(key) for key in list(tensors) if f".{without}." in key])
+                     lambda tensors, part=f".{module}.": [tensors.pop(key) for key in list(tensors) if part in key])
+    if name in ADAPTER_EDITS:
+        edit_weights(folder / "adapter_model.safetensors", ADAPTER_EDITS[name])
 
 
 def pattern_of(patterns, module, usual):
@@ -561,10 +733,19 @@ def check_adapter(trimtab, name, adapter, without, said, work):
     return found if matrices else ["the adapter has no tensors"]
 
 
-def check_notice(trimtab, work):
-    """Borders of yarn that only readers round are written, and said."""
-    make_folder("dense/gpt_oss", MODELS["dense/gpt_oss"], work / "model")
-    said = "readers of the file round the borders of yarn, which this model does not (truncate)"
+# What readers compute otherwise is written, and said: a folder with its changes, more changes, and the notice.
+NOTICES = [
+    ("dense/gpt_oss", {}, "readers of the file round the borders of yarn, which this model does not (truncate)"),
+    ("dense/glm4_moe_lite", {"rms_norm_eps": 1e-5},
+     "readers of the file norm latents with rms_norm_eps too, which this model does with 1e-6"),
+]
+# Models with adapters whose merged weights are looked at.
+MERGED = [("dense/minimax_m2", OF_EXPERTS), ("dense/granite4_moe", "adapter_final"), ("dense/qwen3_next", "adapter_final"),
+          ("dense/deepseek_v3", "adapter_final")]
+
+
+def check_notice(trimtab, name, changes, said, work):
+    make_folder(name, MODELS[name] | changes, work / "model")
     done = export(trimtab, work)
     return [] if done.returncode == 0 and said in done.stderr else [f"no '{said}' in: {done.stderr}"]
 
@@ -572,14 +753,32 @@ def check_notice(trimtab, work):
 def check_merged(trimtab, name, adapter, work):
     """A model with its adapter is what export makes of the merged folder."""
     make_folder(name, MODELS[name], work / "model")
-    export(trimtab, work, "--adapter_name_or_path", str(GOLDEN / name / adapter))
+    make_adapter(name, adapter, None, work / "adapter")
+    done = export(trimtab, work, "--adapter_name_or_path", "adapter")
+    if done.returncode != 0:
+        return [done.stderr]
     ours = Reader(work / "out.gguf").tensors
-    merge = [trimtab, "merge", "--model_name_or_path", "model", "--adapter_name_or_path", str(GOLDEN / name / adapter), "--output_dir",
-             "merged", "--save_dtype", "float32"]
+    merge = [trimtab, "merge", "--model_name_or_path", "model", "--adapter_name_or_path", "adapter", "--output_dir", "merged",
+             "--save_dtype", "float32"]
     subprocess.run(merge, cwd=work, check=True, capture_output=True)
     plain = export(trimtab, work, "--overwrite", "--model_name_or_path", "merged")
     theirs = Reader(work / "out.gguf").tensors if plain.returncode == 0 else {}
     return [f"{tensor} is other than in the merged folder's file" for tensor in ours if ours[tensor] != theirs.get(tensor)]
+
+
+def check_blocks(trimtab, work):
+    """Rows of a head that begin inside of a block of a quantized base are refused; whole blocks are read."""
+    found = []
+    for name, said in (("dense/youtu", "is no first one of a block of nf4"), ("dense/granitemoehybrid", None)):
+        folder = work / name.split("/")[-1]
+        folder.mkdir()
+        make_folder(name, MODELS[name], folder / "full")
+        words = ["--model_name_or_path", "full", "--output_dir", "model", "--to", "nf4"]
+        subprocess.run([trimtab, "quantize", *words], cwd=folder, check=True, capture_output=True)
+        done = export(trimtab, folder)
+        good = done.returncode == 0 if said is None else done.returncode == 2 and said in done.stderr
+        found += [] if good else [f"{name}, no '{said}' in: {done.stderr}"]
+    return found
 
 
 def check_key(trimtab, name, changes, key, value, work):
@@ -605,7 +804,7 @@ def families_without_a_model():
     """Families with an architecture of llama.cpp that MODELS does not have."""
     source = GOLDEN.parent.parent / "src/model"
     families = re.findall(r"^FAMILY\((\w+)\)", (source / "families.def").read_text(), re.M)
-    folders = {name.split("/")[-1] for name in MODELS} | {"llama"}
+    folders = {name.split()[0].split("/")[-1] for name in MODELS} | {"llama"}
     return [name for name in families if name not in folders and ".gguf = " in (source / f"{name}.c").read_text()]
 
 
@@ -621,8 +820,10 @@ def main():
                for name, changes, edit, said in REFUSED]
     checks += [(f"{name}/{adapter}", lambda work, n=name, a=adapter, w=without, s=said: check_adapter(trimtab, n, a, w, s, work))
                for name, adapter, without, said in ADAPTERS]
-    checks += [("notice of gpt-oss", lambda work: check_notice(trimtab, work))]
-    checks += [(f"{OF_EXPERTS} merged", lambda work: check_merged(trimtab, "dense/minimax_m2", OF_EXPERTS, work))]
+    checks += [("a base in blocks", lambda work: check_blocks(trimtab, work))]
+    checks += [(f"notice of {name}", lambda work, n=name, c=changes, s=said: check_notice(trimtab, n, c, s, work))
+               for name, changes, said in NOTICES]
+    checks += [(f"{name} merged with {adapter}", lambda work, n=name, a=adapter: check_merged(trimtab, n, a, work)) for name, adapter in MERGED]
     checks += [(f"pre-tokenizer {said}", lambda work, x=expressions, i=ignore, s=said: check_pre_tokenizer(trimtab, x, i, s, work))
                for expressions, ignore, said in PRE_TOKENIZERS]
     checks += [(f"{tokenizer} {steps}", lambda work, m=model, t=tokenizer, x=steps, s=said: check_normalizer(trimtab, m, t, x, s, work))

@@ -12,6 +12,7 @@ are left out. How to run, in an environment with torch, transformers, safetensor
     python tests/golden/gguf/make_converted.py LLAMA_CPP [MODEL...]
 """
 
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -26,6 +27,9 @@ from families import CONVERTED, MODELS, Reader, listing_of, make_folder
 LIKE = {"MinistralForCausalLM": "LlamaForCausalLM", "SmolVLMForConditionalGeneration": "LlamaForCausalLM",
         "Lfm2VlForConditionalGeneration": "Lfm2ForCausalLM"}
 
+# Classes whose layers the converter knows by the names of published files alone, which transformers replaces.
+AS_WRITTEN = {"NemotronHForCausalLM", "GraniteMoeHybridForCausalLM"}
+
 
 def without_tokenizers(kind):
     """No class of the converter writes one."""
@@ -37,7 +41,8 @@ def without_tokenizers(kind):
 
 def convert(name, changes, work):
     config = make_folder(name, changes, work / "model")
-    hparams = ModelBase.load_hparams(work / "model", False)
+    raw = config["architectures"][0] in AS_WRITTEN
+    hparams = json.loads((work / "model" / "config.json").read_text()) if raw else ModelBase.load_hparams(work / "model", False)
     hparams["rotary_pct"] = 1.0  # which the converter needs of Cohere 2
     architecture = config["architectures"][0]
     kind = get_model_class(LIKE.get(architecture, architecture), mmproj=False)
