@@ -10,7 +10,7 @@
  *
  * A slot keeps its keys and values after its request has ended. A new request whose prompt begins with the same ids
  * continues from them: a conversation computes only its new turn, and requests with one system prompt compute it
- * once.
+ * once. Layers with a state save it for that behind blocks of prompts (docs/models.md).
  *
  * What a request generates depends on the request alone, not on the others in the batch, their order or the limits:
  * a draw is a pure function of (seed, number of the new token). (In bf16, where sums of other lengths round

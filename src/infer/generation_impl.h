@@ -13,6 +13,7 @@ struct request {
     int64_t id;
     struct tt_ids ids; /* the prompt, then the answer */
     size_t prompt_count, reused, done;
+    int64_t cuts[2]; /* tokens of its prompt behind which a state is saved, ascending; 0: none */
     int64_t max_new_tokens;
     struct tt_sampling_options sampling;
     struct tt_rng rng;

@@ -17,6 +17,8 @@
 
 /* Tokens of a pass: enough for products of many rows, few enough that other answers do not wait long for a prompt. */
 enum { PASS_TOKENS_HOST = 256, PASS_TOKENS_DEVICE = 2048, PROMPT_TOKENS_MIN = 16 };
+/* Beginnings of prompts whose states are kept: as many as sequences, within these. */
+enum { SAVED_LEAST = 2, SAVED_MOST = 8 };
 /* Share of the machine's memory for packed weights of a rank whose plan is not checked against it. */
 static const double panels_share = 0.25;
 
@@ -33,6 +35,7 @@ static tt_status create_cache(const struct tt_rank *rank, const struct tt_batch_
         .max_length = limits->length,
         .heads = heads,
         .states = any ? states : NULL,
+        .saved = tt_smaller(tt_larger(limits->sequences, SAVED_LEAST), SAVED_MOST),
         .dtype = rank->model->options.compute_dtype,
     };
     return tt_kv_cache_create(rank->device, &config, &out->cache);

@@ -1,6 +1,7 @@
 /* A step of the generation engine: free slots to waiting requests, the tokens of each pass, the chosen tokens back. */
 #include <string.h>
 
+#include "base/integer.h"
 #include "comm/host_values.h"
 #include "infer/end_ids.h"
 #include "infer/generation_impl.h"
@@ -8,6 +9,9 @@
 /* Reuse of fewer tokens than REUSE_MIN is not worth a copy; a request waits for a common beginning that another one
  * computes already if it has WAIT_MIN tokens. */
 enum { REUSE_MIN = 8, WAIT_MIN = 32 };
+
+/* States are saved behind whole blocks of a prompt. */
+enum { BLOCK = 16 };
 
 static int64_t held(const struct tt_generation_engine *engine, int64_t slot)
 {
@@ -33,10 +37,10 @@ static int rope_part_of(const struct tt_generation_engine *engine, const struct 
 /* How many of the `common` tokens need not be computed for the request. Where it wants log p of its prompt, the slot
  * must know those up to the token behind them, since their logits are gone. */
 static int64_t usable_length(const struct request *request, const struct slot *slot, int64_t common,
-                             bool whole)
+                             bool states)
 {
     if (!request->wants_prompt) return common;
-    if (whole || common == 0 || slot->known_top < request->prompt_top) return 0;
+    if (states || common == 0 || slot->known_top < request->prompt_top) return 0;
     int64_t known = (int64_t)slot->known.count;
     return known < common - 1 ? known : common - 1;
 }
@@ -49,20 +53,29 @@ struct place {
     bool waits; /* another request is about to compute more of them */
 };
 
+/* The most of the first `length` tokens behind which the request has still to save a state; 0: none. */
+static int64_t next_cut(const struct request *request, int64_t length, bool none)
+{
+    int64_t cut = 0;
+    for (int c = 0; c < 2 && !none && request != NULL; c++)
+        if (request->cuts[c] <= length && request->cuts[c] > (int64_t)request->done) cut = request->cuts[c];
+    return cut;
+}
+
 static struct place find_place(const struct tt_generation_engine *engine, const struct request *request)
 {
     struct place place = {.slot = -1, .source = -1};
     int64_t coming = 0, oldest = -1;
     int part = rope_part_of(engine, request);
-    bool whole = tt_kv_cache_has_states(engine->rank.cache); /* a state is that of all tokens of its slot */
+    bool states = tt_kv_cache_has_states(engine->rank.cache);
     for (int64_t s = 0; s < engine->limits.slots; s++) {
         const struct slot *slot = &engine->slots[s];
         if (slot->request == NULL && (oldest < 0 || slot->last_used < engine->slots[oldest].last_used))
             oldest = s;
         if (slot->adapter != request->adapter || slot->rope_part != part) continue;
         int64_t common = common_length(request, slot->ids, held(engine, s));
-        if (whole && common < held(engine, s)) common = 0;
-        common = usable_length(request, slot, common, whole);
+        common = tt_kv_cache_usable(engine->rank.cache, s, common);
+        common = usable_length(request, slot, common, states);
         if (common > place.common || (common == place.common && slot->request == NULL)) {
             place.common = common;
             place.source = s;
@@ -71,7 +84,8 @@ static struct place find_place(const struct tt_generation_engine *engine, const 
         bool gives = other != NULL && (!request->wants_prompt ||
                                        (other->wants_prompt && other->prompt_top >= request->prompt_top));
         int64_t later = gives ? common_length(request, other->ids.data, (int64_t)other->prompt_count) : 0;
-        if (later > coming && !whole) coming = later;
+        if (states) later = next_cut(other, later, request->wants_prompt);
+        if (later > coming) coming = later;
     }
     if (place.common < REUSE_MIN) place.common = 0;
     /* A longer conversation stays, if another slot is free. */
@@ -118,13 +132,34 @@ static tt_status inherit(struct tt_generation_engine *engine, struct request *re
     return TT_OK;
 }
 
+/* Chooses where the states of the request's prompt are saved: where another prompt goes on otherwise, which may wait or
+ * be in a slot, and behind its last whole block. */
+static void choose_cuts(const struct tt_generation_engine *engine, struct request *request, int64_t reused)
+{
+    int64_t branch = 0, last = ((int64_t)request->prompt_count - 1) / BLOCK * BLOCK;
+    if (!tt_kv_cache_has_states(engine->rank.cache) || request->wants_prompt) return;
+    for (size_t i = 0; i < engine->count; i++) {
+        const struct request *other = engine->requests[i];
+        if (other == request || other->adapter != request->adapter) continue;
+        if (tt_generation_is_finished(other->state)) continue;
+        branch = tt_larger(branch, common_length(request, other->ids.data, (int64_t)other->prompt_count));
+    }
+    for (int64_t s = 0; s < engine->limits.slots; s++)
+        if (engine->slots[s].adapter == request->adapter)
+            branch = tt_larger(branch, common_length(request, engine->slots[s].ids, held(engine, s)));
+    branch = branch / BLOCK * BLOCK;
+    request->cuts[0] = branch > reused && branch < last ? branch : 0;
+    request->cuts[1] = last > reused ? last : 0;
+}
+
 static tt_status start(struct tt_generation_engine *engine, struct request *request,
                        const struct place *place)
 {
     struct slot *slot = &engine->slots[place->slot];
     struct tt_kv_cache *cache = engine->rank.cache;
-    tt_kv_cache_truncate(cache, place->slot, place->slot == place->source ? place->common : 0);
-    if (place->common > 0 && place->slot != place->source)
+    choose_cuts(engine, request, place->common);
+    if (place->common == 0) tt_kv_cache_truncate(cache, place->slot, 0);
+    if (place->common > 0)
         TT_TRY(tt_kv_cache_copy(cache, engine->rank.rank->stream, place->source, place->slot, place->common));
     if (tt_sampling_has_penalty(&request->sampling))
         TT_TRY(tt_generation_rank_see(&engine->rank, place->slot, request->ids.data, request->prompt_count));
@@ -189,6 +224,24 @@ static int64_t next_prompt(const struct tt_generation_engine *engine, int adapte
 /* The tokens of the running requests in a pass: the next ones of answers, parts of prompts, or both. */
 enum part { NEXT_TOKENS = 1, PROMPTS = 2 };
 
+/* A pass ends where the state is to be saved. */
+static void stop_at_cut(struct slot *slot, int64_t first)
+{
+    for (int c = 1; c >= 0; c--) {
+        int64_t cut = slot->request->cuts[c];
+        if (cut > first && cut < first + slot->added) slot->added = cut - first;
+    }
+}
+
+/* Saves the state of a prompt that has come to a cut. */
+static tt_status save_state(struct tt_generation_engine *engine, int64_t s)
+{
+    const struct request *request = engine->slots[s].request;
+    int64_t length = held(engine, s);
+    if (length != request->cuts[0] && length != request->cuts[1]) return TT_OK;
+    return tt_kv_cache_save(engine->rank.cache, engine->rank.rank->stream, s);
+}
+
 /* Sets `added` of every slot: one token of each answer, then as much of the prompts as fits. Returns their sum. */
 static int64_t choose_tokens(struct tt_generation_engine *engine, int adapter, int parts)
 {
@@ -206,6 +259,7 @@ static int64_t choose_tokens(struct tt_generation_engine *engine, int adapter, i
         struct slot *slot = &engine->slots[s];
         int64_t most = slot->request->wants_prompt && rows < room ? rows : room;
         slot->added = left(engine, s) < most ? left(engine, s) : most;
+        stop_at_cut(slot, held(engine, s));
         room -= slot->added;
         rows -= slot->request->wants_prompt ? slot->added : 1;
     }
@@ -417,6 +471,7 @@ static tt_status run_pass(struct tt_generation_engine *engine, int adapter, int 
         if (slot->added == 0) continue;
         slot->last_used = engine->load.passes;
         if ((size_t)held(engine, s) > slot->request->done) slot->request->done = (size_t)held(engine, s);
+        TT_GO(save_state(engine, s));
     }
     TT_GO(take_rows(engine, &batch, tokens));
     finish_prompts(engine);

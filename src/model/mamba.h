@@ -19,8 +19,8 @@ struct tt_mamba {
         path ".dt_bias", "ssm_dt.bias", false                                                                \
     }
 
-/* The keys of a model that has a state: its widths, a number of key heads for each layer, and the context of 2^20 that the
- * converter gives models whose attention does not rotate. */
+/* The keys of a model that has a state: its widths, a number of key heads for each layer, and the context of 2^20 that
+ * the converter gives models whose attention does not rotate. */
 void tt_mamba_gguf_keys(const struct tt_model_facts *facts, const struct tt_mamba *mamba, bool rotates,
                         struct tt_gguf_keys *keys);
 /* A, D and the norm's weight are matrices; `tensor` begins behind the name of the module: "A_log". */

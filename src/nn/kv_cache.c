@@ -5,6 +5,7 @@
 #include "backend/ops/elementwise.h"
 #include "backend/ops/embedding.h"
 #include "base/alloc.h"
+#include "nn/kv_saved.h"
 #include "nn/kv_states.h"
 
 struct tt_kv_cache {
@@ -23,6 +24,7 @@ struct tt_kv_cache {
     int64_t single_rows; /* of a pass of single tokens; 0: another pass */
     int64_t reach;
     struct tt_state_pool *pool; /* NULL: no layer has a state */
+    struct tt_kv_saved saved;   /* item i has state sequence_count + i of the pool */
 };
 
 static int64_t row_count(const struct tt_kv_cache *cache)
@@ -84,9 +86,11 @@ tt_status tt_kv_cache_create(struct tt_device *device, const struct tt_kv_cache_
     TT_GO(tt_buffer_create(device, bytes, TT_PURPOSE_ACTIVATIONS, &cache->rows));
     TT_GO(tt_buffer_create(device, (2 * (2 * sequences + 1) + rows) * sizeof(int32_t), TT_PURPOSE_ACTIVATIONS,
                            &cache->borders));
-    if (config->states != NULL)
+    if (config->states != NULL) {
+        TT_GO(tt_kv_saved_init(&cache->saved, config->saved, config->sequence_count));
         TT_GO(tt_state_pool_create(device, config->states, config->layer_count, config->sequence_count,
-                                   &cache->pool));
+                                   config->saved, &cache->pool));
+    }
     *out = cache;
     cache = NULL;
 out:
@@ -99,6 +103,7 @@ void tt_kv_cache_destroy(struct tt_kv_cache *cache)
 {
     if (cache == NULL) return;
     tt_state_pool_destroy(cache->pool);
+    tt_kv_saved_deinit(&cache->saved);
     tt_buffer_destroy(cache->rows);
     tt_buffer_destroy(cache->borders);
     tt_free(cache->heads);
@@ -120,6 +125,23 @@ void tt_kv_cache_truncate(struct tt_kv_cache *cache, int64_t sequence, int64_t l
 {
     if (cache->lengths[sequence] <= length) return;
     cache->lengths[sequence] = cache->pool != NULL ? 0 : (int32_t)length;
+    tt_kv_saved_drop(&cache->saved, sequence, cache->lengths[sequence]);
+}
+
+tt_status tt_kv_cache_save(struct tt_kv_cache *cache, struct tt_stream *stream, int64_t sequence)
+{
+    int64_t item = tt_kv_saved_take(&cache->saved, sequence, cache->lengths[sequence]);
+    if (item < 0) return TT_OK;
+    return tt_state_pool_copy(cache->pool, stream, sequence, cache->config.sequence_count + item);
+}
+
+int64_t tt_kv_cache_usable(const struct tt_kv_cache *cache, int64_t sequence, int64_t length)
+{
+    int64_t held = cache->lengths[sequence];
+    if (length >= held) return held;
+    if (cache->pool == NULL) return length;
+    int64_t item = tt_kv_saved_find(&cache->saved, sequence, length);
+    return item >= 0 ? cache->saved.items[item].length : 0;
 }
 
 bool tt_kv_cache_has_states(const struct tt_kv_cache *cache)
@@ -139,15 +161,28 @@ static void rows_of(const struct tt_kv_cache *cache, int64_t layer, tt_tensor al
     all[1] = tt_tensor_2d(data + half_bytes, config->dtype, rows, cols);
 }
 
+/* The state behind `count` tokens of `from`: its own where it holds no more, or a saved one. */
+static tt_status copy_state(struct tt_kv_cache *cache, struct tt_stream *stream, int64_t from, int64_t to,
+                            int64_t count)
+{
+    int64_t state = from;
+    if (cache->pool == NULL || count == 0) return TT_OK;
+    if (count < cache->lengths[from]) {
+        int64_t item = tt_kv_saved_find(&cache->saved, from, count);
+        tt_kv_saved_use(&cache->saved, item);
+        state = cache->config.sequence_count + item;
+    }
+    return state != to ? tt_state_pool_copy(cache->pool, stream, state, to) : TT_OK;
+}
+
 tt_status tt_kv_cache_copy(struct tt_kv_cache *cache, struct tt_stream *stream, int64_t from, int64_t to,
                            int64_t count)
 {
     int64_t max_length = cache->config.max_length;
-    bool whole = cache->pool == NULL || count == 0 || count == cache->lengths[from];
-    if (from == to || count > cache->lengths[from] || !whole)
+    if (count > 0 && tt_kv_cache_usable(cache, from, count) != count)
         return tt_fail(TT_ERR_INTERNAL, "%" PRId64 " tokens of sequence %" PRId64 " cannot be copied", count,
                        from);
-    for (int64_t layer = 0; layer < cache->config.layer_count && count > 0; layer++) {
+    for (int64_t layer = 0; layer < cache->config.layer_count && count > 0 && from != to; layer++) {
         tt_tensor all[2];
         if (cache->heads[layer].count == 0) continue;
         rows_of(cache, layer, all);
@@ -157,8 +192,10 @@ tt_status tt_kv_cache_copy(struct tt_kv_cache *cache, struct tt_stream *stream, 
             TT_TRY(tt_cast(stream, &cast));
         }
     }
-    if (cache->pool != NULL && count > 0) TT_TRY(tt_state_pool_copy(cache->pool, stream, from, to));
+    TT_TRY(copy_state(cache, stream, from, to, count));
     cache->lengths[to] = (int32_t)count;
+    tt_kv_saved_drop(&cache->saved, to, from == to ? count : 0);
+    tt_kv_saved_share(&cache->saved, from, to, count);
     return TT_OK;
 }
 

@@ -34,6 +34,7 @@ struct tt_kv_cache_config {
     int64_t layer_count, sequence_count, max_length, kv_heads, head_dim;
     const struct tt_kv_heads *heads;   /* [layer_count], copied; NULL: kv_heads of head_dim in all layers */
     const struct tt_kv_states *states; /* [layer_count], copied; NULL: no layer has a state */
+    int64_t saved; /* beginnings of sequences whose states can be saved; of no use without states */
     tt_dtype dtype;
 };
 
@@ -46,8 +47,14 @@ bool tt_kv_cache_has_states(const struct tt_kv_cache *cache);
 /* Drops all but the first `length` tokens of a sequence; no effect when it holds fewer. A state cannot go back: with
  * states a sequence that holds more loses all of them. */
 void tt_kv_cache_truncate(struct tt_kv_cache *cache, int64_t sequence, int64_t length);
-/* Replaces the tokens of sequence `to` by the first `count` of sequence `from`, another one that holds them; with
- * states by all that it holds. */
+/* Saves the state of the sequence behind the tokens that it holds, in the place of the one used longest ago where
+ * all are taken; no effect without states. It is kept as long as a sequence holds these tokens. */
+TT_MUST_USE tt_status tt_kv_cache_save(struct tt_kv_cache *cache, struct tt_stream *stream, int64_t sequence);
+/* How many of the first `length` tokens of a sequence another one may go on from: all that it holds, with states all or
+ * a saved beginning. */
+int64_t tt_kv_cache_usable(const struct tt_kv_cache *cache, int64_t sequence, int64_t length);
+/* Replaces the tokens of sequence `to` by the first `count` of sequence `from`, a number that tt_kv_cache_usable gives;
+ * the two may be one, which then goes back to them. */
 TT_MUST_USE tt_status tt_kv_cache_copy(struct tt_kv_cache *cache, struct tt_stream *stream, int64_t from,
                                        int64_t to, int64_t count);
 int64_t tt_kv_cache_length(const struct tt_kv_cache *cache, int64_t sequence); /* tokens held */

@@ -7,6 +7,7 @@
 struct tt_state_pool {
     struct tt_kv_states *layers;
     int64_t layer_count, sequence_count;
+    int64_t each;             /* states of a layer and kind */
     struct tt_buffer *states; /* f32: of each layer, those of the convolution, then those of the scan */
     /* i32 [3 B + 1], host and device memory: the borders of the pass, then where a sequence's state comes from and
      * goes to */
@@ -28,14 +29,14 @@ static int64_t first_of(const struct tt_state_pool *pool, int64_t layer, enum tt
     int64_t count = 0;
     for (int64_t i = 0; i < layer; i++)
         for (int k = 0; k < TT_STATE_KINDS; k++)
-            count += state_count(&pool->layers[i], (enum tt_state_kind)k) * pool->sequence_count;
-    if (kind == TT_STATE_SCAN)
-        count += state_count(&pool->layers[layer], TT_STATE_CONV) * pool->sequence_count;
+            count += state_count(&pool->layers[i], (enum tt_state_kind)k) * pool->each;
+    if (kind == TT_STATE_SCAN) count += state_count(&pool->layers[layer], TT_STATE_CONV) * pool->each;
     return count;
 }
 
 tt_status tt_state_pool_create(struct tt_device *device, const struct tt_kv_states *layers,
-                               int64_t layer_count, int64_t sequence_count, struct tt_state_pool **out)
+                               int64_t layer_count, int64_t sequence_count, int64_t more_count,
+                               struct tt_state_pool **out)
 {
     tt_status status = TT_OK;
     struct tt_state_pool *pool = tt_calloc(1, sizeof *pool);
@@ -43,6 +44,7 @@ tt_status tt_state_pool_create(struct tt_device *device, const struct tt_kv_stat
     size_t places = (size_t)(3 * sequence_count + 1);
     pool->layer_count = layer_count;
     pool->sequence_count = sequence_count;
+    pool->each = sequence_count + more_count;
     pool->layers = tt_calloc((size_t)layer_count, sizeof *pool->layers);
     pool->places = tt_calloc(places, sizeof *pool->places);
     if (pool->layers == NULL || pool->places == NULL) {
@@ -128,8 +130,8 @@ static tt_tensor states_of(const struct tt_state_pool *pool, int layer, enum tt_
     const struct tt_kv_states *own = &pool->layers[layer];
     float *data = (float *)tt_buffer_data(pool->states) + first_of(pool, layer, kind);
     if (kind == TT_STATE_SCAN)
-        return tt_tensor_4d(data, TT_F32, pool->sequence_count, own->heads, own->rows, own->columns);
-    return tt_tensor_3d(data, TT_F32, pool->sequence_count, own->conv_rows, own->conv_columns);
+        return tt_tensor_4d(data, TT_F32, pool->each, own->heads, own->rows, own->columns);
+    return tt_tensor_3d(data, TT_F32, pool->each, own->conv_rows, own->conv_columns);
 }
 
 void tt_state_pool_lend(const struct tt_state_pool *pool, int layer, enum tt_state_kind kind,

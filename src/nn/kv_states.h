@@ -7,9 +7,10 @@
 
 struct tt_state_pool;
 
-/* Memory is counted as activations. `device` is lent, `layers` [layer_count] is copied. */
+/* Memory is counted as activations. `device` is lent, `layers` [layer_count] is copied. States from sequence_count on,
+ * `more_count` of them, are those that no pass changes. */
 TT_MUST_USE tt_status tt_state_pool_create(struct tt_device *device, const struct tt_kv_states *layers,
-                                           int64_t layer_count, int64_t sequence_count,
+                                           int64_t layer_count, int64_t sequence_count, int64_t more_count,
                                            struct tt_state_pool **out);
 void tt_state_pool_destroy(struct tt_state_pool *pool); /* takes NULL */
 /* A pass of `cu_seqlens` [B + 1] new tokens of the sequences that hold `lengths` [B]. */
@@ -19,7 +20,7 @@ TT_MUST_USE tt_status tt_state_pool_begin(struct tt_state_pool *pool, struct tt_
 TT_MUST_USE tt_status tt_state_pool_begin_single(struct tt_state_pool *pool, struct tt_stream *stream,
                                                  const int32_t *sequences, int64_t count, int64_t rows,
                                                  const int32_t *lengths);
-/* Sequence `to` gets all states of `from`. */
+/* State `to` of every layer becomes that of `from`. */
 TT_MUST_USE tt_status tt_state_pool_copy(const struct tt_state_pool *pool, struct tt_stream *stream,
                                          int64_t from, int64_t to);
 void tt_state_pool_lend(const struct tt_state_pool *pool, int layer, enum tt_state_kind kind,
