@@ -149,9 +149,8 @@ static tt_status launch_stages(struct tt_stream *stream, const few_problem &p, c
     TT_TRY(tt_cuda_check(
         cudaFuncSetAttribute(few_kernel<T, KIND, STAGES>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
         stream, op));
-    few_kernel<
-        T, KIND,
-        STAGES> < <<tiles<processors ? tiles : processors, THREADS, bytes, tt_cuda_handle(stream)>>>(p);
+    int blocks = tiles < processors ? tiles : processors;
+    few_kernel<T, KIND, STAGES><<<blocks, THREADS, bytes, tt_cuda_handle(stream)>>>(p);
     return tt_cuda_launched(stream, op, NULL);
 }
 
