@@ -64,8 +64,11 @@ static __device__ __forceinline__ float power(float x, float max)
 /* The sum of weights 2^(score - max) with a head's sink, which far above all scores makes it infinite, and o 0. */
 static __device__ __forceinline__ float with_sink(const decode_problem &p, int head, float sum, float max)
 {
-    const float log2e = 1.4426950408889634f;
-    return p.sinks != NULL ? sum + exp2f(p.sinks[head] * log2e - max) : sum;
+    /* The second number is what the first lacks: a sink of 30 shows its rounding. */
+    const float log2e = 1.4426950408889634f, rest = 1.9259629911e-8f;
+    if (p.sinks == NULL) return sum;
+    float sink = p.sinks[head];
+    return sum + exp2f(__fmaf_rn(sink, rest, __fmaf_rn(sink, log2e, -max)));
 }
 
 #endif
