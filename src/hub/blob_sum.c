@@ -24,7 +24,7 @@ struct hub_sum_helper {
 static void add(struct hub_sum *sum, const void *data, size_t bytes)
 {
     if (sum->large)
-        crypto_hash_sha256_update(&sum->sha256, data, bytes);
+        tt_sha256_add(&sum->sha256, data, bytes);
     else
         tt_sha1_update(&sum->sha1, data, bytes);
 }
@@ -76,7 +76,7 @@ void hub_sum_begin(struct hub_sum *sum, const struct tt_hub_file *file, bool asi
 {
     char head[40];
     *sum = (struct hub_sum){.large = strlen(file->digest) == 64};
-    crypto_hash_sha256_init(&sum->sha256);
+    if (sum->large) tt_sha256_begin(&sum->sha256);
     tt_sha1_init(&sum->sha1);
     int bytes = snprintf(head, sizeof head, "blob %llu", (unsigned long long)file->bytes);
     tt_sha1_update(&sum->sha1, head, (size_t)bytes + 1);
@@ -111,7 +111,7 @@ void hub_sum_add(struct hub_sum *sum, const void *data, size_t bytes)
 
 void hub_sum_end(struct hub_sum *sum, char digits[TT_HUB_DIGEST_BYTES])
 {
-    unsigned char digest[crypto_hash_sha256_BYTES];
+    unsigned char digest[TT_SHA256_BYTES];
     if (sum->helper != NULL) {
         pthread_mutex_lock(&sum->helper->mutex);
         sum->helper->over = true;
@@ -121,9 +121,8 @@ void hub_sum_end(struct hub_sum *sum, char digits[TT_HUB_DIGEST_BYTES])
         drop_helper(sum);
     }
     if (sum->large)
-        crypto_hash_sha256_final(&sum->sha256, digest);
+        tt_sha256_end(&sum->sha256, digest);
     else
         tt_sha1_final(&sum->sha1, digest);
-    sodium_bin2hex(digits, TT_HUB_DIGEST_BYTES, digest,
-                   sum->large ? crypto_hash_sha256_BYTES : TT_SHA1_BYTES);
+    sodium_bin2hex(digits, TT_HUB_DIGEST_BYTES, digest, sum->large ? TT_SHA256_BYTES : TT_SHA1_BYTES);
 }

@@ -3,15 +3,14 @@
 #ifndef TT_HUB_BLOB_SUM_H
 #define TT_HUB_BLOB_SUM_H
 
-#include <sodium.h>
-
 #include "base/sha1.h"
 #include "base/thread.h"
 #include "hub/listing.h"
+#include "net/sha256.h"
 
 struct hub_sum {
     bool large;
-    crypto_hash_sha256_state sha256;
+    struct tt_sha256 sha256;
     struct tt_sha1 sha1;
     struct hub_sum_helper *helper; /* a thread that sums while the next piece comes; NULL: none */
 };

@@ -14,6 +14,7 @@
 #include "base/sha1.h"
 #include "hub/hub_impl.h"
 #include "hub/send_impl.h"
+#include "net/sha256.h"
 #include "net/url.h"
 
 enum { PIECE_BYTES = 1 << 20, SAMPLE_BYTES = 512, FILES_AT_ONCE = 256, REGULAR_BYTES_MAX = 64 << 20 };
@@ -102,17 +103,17 @@ static tt_status list_files(struct hub_sending *sending)
 /* SHA-256 of the content, and its beginning. */
 static tt_status read_file(struct hub_sending *sending, struct hub_sent *file)
 {
-    crypto_hash_sha256_state sum;
-    unsigned char digest[crypto_hash_sha256_BYTES], *piece = tt_alloc_aligned(PIECE_BYTES);
+    struct tt_sha256 sum;
+    unsigned char digest[TT_SHA256_BYTES], *piece = tt_alloc_aligned(PIECE_BYTES);
     int descriptor = -1;
     uint64_t now;
     tt_status status = piece != NULL ? TT_OK : TT_ERR_MEMORY;
-    crypto_hash_sha256_init(&sum);
+    tt_sha256_begin(&sum);
     if (status == TT_OK) status = tt_file_open_read(file->path, &descriptor, &now);
     for (uint64_t at = 0; status == TT_OK && at < file->bytes;) {
         size_t bytes = file->bytes - at < PIECE_BYTES ? (size_t)(file->bytes - at) : PIECE_BYTES;
         status = tt_file_pread(descriptor, file->path, piece, bytes, at);
-        if (status == TT_OK) crypto_hash_sha256_update(&sum, piece, bytes);
+        if (status == TT_OK) tt_sha256_add(&sum, piece, bytes);
         if (status == TT_OK && at == 0)
             sodium_bin2base64(file->sample, sizeof file->sample, piece,
                               bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES, sodium_base64_VARIANT_ORIGINAL);
@@ -122,8 +123,8 @@ static tt_status read_file(struct hub_sending *sending, struct hub_sent *file)
     }
     tt_file_close(descriptor);
     tt_free(piece);
+    tt_sha256_end(&sum, digest);
     if (status != TT_OK) return status;
-    crypto_hash_sha256_final(&sum, digest);
     sodium_bin2hex(file->digest, sizeof file->digest, digest, sizeof digest);
     return TT_OK;
 }

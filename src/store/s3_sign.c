@@ -8,16 +8,17 @@
 
 #include "base/alloc.h"
 #include "base/number.h"
+#include "net/sha256.h"
 
 enum { QUERY_PARTS_MAX = 32 };
 
 void tt_sha256_text(const void *data, size_t bytes, char text[TT_SHA256_TEXT_BYTES])
 {
-    crypto_hash_sha256_state state;
-    unsigned char sum[crypto_hash_sha256_BYTES];
-    crypto_hash_sha256_init(&state);
-    crypto_hash_sha256_update(&state, data, bytes);
-    crypto_hash_sha256_final(&state, sum);
+    struct tt_sha256 state;
+    unsigned char sum[TT_SHA256_BYTES];
+    tt_sha256_begin(&state);
+    tt_sha256_add(&state, data, bytes);
+    tt_sha256_end(&state, sum);
     sodium_bin2hex(text, TT_SHA256_TEXT_BYTES, sum, sizeof sum);
 }
 
