@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/cgroup.h"
-#include "base/file.h"
 
 const char *tt_file_temporary_folder(void)
 {
@@ -35,6 +34,19 @@ tt_status tt_file_open_temporary(int *descriptor)
     tt_status status = tt_fail_errno(errno, "no temporary file can be made in '%s'", folder);
     tt_hint("TMPDIR names another folder");
     return status;
+}
+
+tt_status tt_dir_make_temporary(struct tt_path *path)
+{
+    struct tt_path made;
+    TT_TRY(tt_path_set(&made, tt_file_temporary_folder(), "trimtab.XXXXXX"));
+    if (mkdtemp(made.text) == NULL) {
+        tt_status status = tt_fail_errno(errno, "no folder can be made in '%s'", tt_file_temporary_folder());
+        tt_hint("TMPDIR names another folder");
+        return status;
+    }
+    *path = made;
+    return TT_OK;
 }
 
 static bool is_in_memory(const char *folder)

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 /* TMPDIR, else /tmp. */
 const char *tt_file_temporary_folder(void);
@@ -12,6 +13,9 @@ const char *tt_file_temporary_folder(void);
 /* A file without a name in TMPDIR (else /tmp), for reading and writing; it goes when it is closed and no longer mapped.
  * TT_ERR_IO names the folder. */
 TT_MUST_USE tt_status tt_file_open_temporary(int *descriptor);
+
+/* Makes a folder in TMPDIR (else /tmp) for this user alone, which the caller removes. */
+TT_MUST_USE tt_status tt_dir_make_temporary(struct tt_path *path);
 
 /* Bytes that such a file may grow to here: nine tenths of the free space of the folder; of a folder in memory at most
  * half the memory that the process may use. */

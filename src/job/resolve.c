@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "base/number.h"
-#include "base/store.h"
 #include "comm/launcher.h"
 #include "job/accelerate.h"
 #include "job/eval_sets.h"
@@ -122,16 +121,6 @@ static tt_status check_best(const struct tt_watch_spec *config)
         return status;
     }
     return TT_OK;
-}
-
-/* The libraries of trackers follow the records of output_dir, as files that grow. */
-static tt_status check_trackers(const struct tt_watch_spec *config, const char *output_dir)
-{
-    if (config->report_to < TT_REPORT_TRACKER || tt_store_can(output_dir, TT_STORE_CAN_APPEND)) return TT_OK;
-    return tt_job_usage(
-        "trackers of report_to follow the files of output_dir, which must be on a disk for them",
-        "keep output_dir on a disk and push or copy the result, or report_to tensorboard, whose "
-        "files are stored");
 }
 
 static tt_status check_watch(const struct tt_watch_spec *config)
@@ -290,7 +279,6 @@ static tt_status check_training(const struct tt_job_spec *job)
                             "set one of them");
     TT_TRY(check_optimizer(&job->optim));
     warn_of_order(&job->run, &job->data);
-    TT_TRY(check_trackers(&job->watch, job->run.output_dir));
     return check_watch(&job->watch);
 }
 

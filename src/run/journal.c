@@ -81,6 +81,13 @@ out:
     return status;
 }
 
+tt_status tt_journal_mirror(struct tt_journal *journal, const char *folder)
+{
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, folder, "metrics.jsonl"));
+    return tt_record_file_mirror(journal->metrics, path.text);
+}
+
 void tt_journal_close(struct tt_journal *journal)
 {
     if (journal == NULL) return;

@@ -25,6 +25,9 @@ TT_MUST_USE tt_status tt_journal_open(const char *output_dir, const struct tt_wa
                                       const struct tt_train_observer *observer, struct tt_journal **out);
 void tt_journal_close(struct tt_journal *journal); /* takes NULL */
 
+/* Writes metrics.jsonl into that folder of the disk too (tt_record_file_mirror). */
+TT_MUST_USE tt_status tt_journal_mirror(struct tt_journal *journal, const char *folder);
+
 /* Adds a log row to the journal and to all files, and passes it to the observer. */
 void tt_journal_row(struct tt_journal *journal, const struct tt_log_row *row);
 /* Fields that the next row has in metrics.jsonl only: times of its steps, which trainer_state.json does not keep. */

@@ -18,6 +18,9 @@ struct tt_record_file {
     char *path;
     int descriptor; /* -1: the file was removed and could not be created again */
     uint64_t offset;
+    char *mirror_path; /* NULL: none */
+    int mirror;
+    uint64_t mirror_bytes;
     struct tt_str waiting; /* records that could not be written yet */
     int64_t waiting_count, lost_count;
     bool warned;
@@ -115,10 +118,51 @@ static tt_status flush(struct tt_record_file *file)
     return status;
 }
 
+static void drop_mirror(struct tt_record_file *file)
+{
+    if (file->mirror_path != NULL) tt_file_close(file->mirror);
+    tt_free(file->mirror_path);
+    file->mirror_path = NULL;
+}
+
+static void append_to_mirror(struct tt_record_file *file, const void *data, size_t bytes)
+{
+    if (file->mirror_path == NULL) return;
+    if (tt_file_pwrite(file->mirror, file->mirror_path, data, bytes, file->mirror_bytes) == TT_OK) {
+        file->mirror_bytes += bytes;
+        return;
+    }
+    tt_warn("%s; who reads it there gets no more", tt_error_last()->message);
+    tt_error_clear();
+    drop_mirror(file);
+}
+
+tt_status tt_record_file_mirror(struct tt_record_file *file, const char *path)
+{
+    tt_status status = TT_OK;
+    struct tt_str text = {0};
+    drop_mirror(file);
+    TT_GO(tt_str_append_fill(&text, ' ', (size_t)file->offset));
+    TT_GO(tt_file_pread(file->descriptor, file->path, text.data, (size_t)file->offset, 0));
+    TT_GO(tt_file_create(path, 0, &file->mirror));
+    file->mirror_bytes = 0;
+    file->mirror_path = tt_strdup(path);
+    if (file->mirror_path == NULL) {
+        tt_file_close(file->mirror);
+        TT_GO(TT_ERR_MEMORY);
+    }
+    append_to_mirror(file, text.data, (size_t)file->offset);
+    append_to_mirror(file, file->waiting.data, file->waiting.bytes);
+out:
+    tt_str_deinit(&text);
+    return status;
+}
+
 void tt_record_file_append(struct tt_record_file *file, const void *data, size_t bytes)
 {
     struct tt_error error;
     tt_error_copy(&error);
+    append_to_mirror(file, data, bytes);
     tt_status status = file->waiting.bytes + bytes <= WAITING_BYTES_MAX
                            ? tt_str_append(&file->waiting, data, bytes)
                            : tt_fail(TT_ERR_MEMORY, "out of memory for the records of '%s'", file->path);
@@ -154,6 +198,7 @@ void tt_record_file_close(struct tt_record_file *file)
                 (long long)file->lost_count);
     (void)tt_error_restore(&error);
     tt_file_close(file->descriptor);
+    drop_mirror(file);
     tt_str_deinit(&file->waiting);
     tt_free(file->path);
     tt_free(file);

@@ -18,6 +18,9 @@ TT_MUST_USE tt_status tt_record_file_create(const char *path, struct tt_record_f
  * already has, as far as they are whole. */
 TT_MUST_USE tt_status tt_record_file_continue(const char *path, int64_t first_step,
                                               struct tt_record_file **out);
+/* Writes what the file has, and each later record, into a file of the disk too: for readers of this machine, where the
+ * store cannot append. Created anew. The first record that cannot be written there ends it with a warning. */
+TT_MUST_USE tt_status tt_record_file_mirror(struct tt_record_file *file, const char *path);
 /* Appends one record, or keeps it in memory until it can be written. */
 void tt_record_file_append(struct tt_record_file *file, const void *data, size_t bytes);
 /* Retries once more; a warning gives the number of lost records. Takes NULL. */

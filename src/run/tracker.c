@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/own_folder.h"
+#include "run/tracker_mirror.h"
 
 static const char *const names[] = {
 #define TRACKER(word, ...) word,
@@ -37,10 +38,12 @@ struct follower {
     int lines;        /* what it says, without blocking */
     char line[LINE_BYTES];
     size_t line_bytes;
+    bool is_kept; /* its identity is put where a run that goes on finds it */
 };
 
 struct tt_trackers {
     struct follower followers[KINDS];
+    struct tt_tracker_mirror mirror;
     int64_t seconds;
 };
 
@@ -106,17 +109,39 @@ files:
     return error;
 }
 
-static void start(const struct tt_run_job *job, struct follower *follower, const char *program,
-                  const char *name, int64_t shown)
+/* Bytes of the completions that an earlier part of the run has written. */
+static int64_t shown_bytes(const char *folder)
+{
+    struct tt_path path;
+    struct tt_file_facts info;
+    if (tt_path_set(&path, folder, "generations.jsonl") != TT_OK) tt_error_clear();
+    return tt_file_facts(path.text, &info) == 0 ? (int64_t)info.bytes : 0;
+}
+
+static void start(const struct tt_run_job *job, const struct tt_tracker_mirror *mirror,
+                  struct follower *follower, const char *program, const char *name)
 {
     const char *python = job->watch->tracker_python;
     int life[2] = {-1, -1}, said[2] = {-1, -1};
+    const char *output_dir = job->run->output_dir,
+               *folder = mirror->is_other ? mirror->folder.text : output_dir;
     char seconds[32], from[32];
+    if (tt_tracker_mirror_find(mirror, name) != TT_OK) {
+        tt_warn("%s; training continues without %s", tt_error_last()->message, name);
+        tt_error_clear();
+        return;
+    }
     snprintf(seconds, sizeof seconds, "%lld", (long long)job->watch->tracker_seconds);
-    snprintf(from, sizeof from, "%lld", (long long)shown);
-    char *const arguments[] = {
-        (char *)python, "-I", (char *)program, (char *)name, (char *)job->run->output_dir, seconds,
-        from,           NULL};
+    snprintf(from, sizeof from, "%lld", (long long)shown_bytes(folder));
+    char *const arguments[] = {(char *)python,
+                               "-I",
+                               (char *)program,
+                               (char *)name,
+                               (char *)folder,
+                               seconds,
+                               from,
+                               mirror->is_other ? (char *)output_dir : NULL,
+                               NULL};
     int error = open_pipe(life);
     if (error == 0) error = open_pipe(said);
     if (error == 0 && fcntl(said[0], F_SETFL, O_NONBLOCK) != 0) error = errno;
@@ -134,15 +159,6 @@ static void start(const struct tt_run_job *job, struct follower *follower, const
     tt_error_clear();
 }
 
-/* Bytes of the completions that an earlier part of the run has written. */
-static int64_t shown_bytes(const char *output_dir)
-{
-    struct tt_path path;
-    struct tt_file_facts info;
-    if (tt_path_set(&path, output_dir, "generations.jsonl") != TT_OK) tt_error_clear();
-    return tt_file_facts(path.text, &info) == 0 ? (int64_t)info.bytes : 0;
-}
-
 static bool write_config(const struct tt_tracker_config *config, const char *output_dir)
 {
     struct tt_path folder;
@@ -154,7 +170,8 @@ static bool write_config(const struct tt_tracker_config *config, const char *out
     return status == TT_OK;
 }
 
-struct tt_trackers *tt_trackers_open(const struct tt_run_job *job, const struct tt_tracker_config *config)
+struct tt_trackers *tt_trackers_open(const struct tt_run_job *job, const struct tt_tracker_config *config,
+                                     const struct tt_trackers_files *files)
 {
     char program[4096];
     const char *output_dir = job->run->output_dir;
@@ -166,20 +183,23 @@ struct tt_trackers *tt_trackers_open(const struct tt_run_job *job, const struct 
     }
     if (!write_config(config, output_dir)) return NULL;
     struct tt_trackers *trackers = tt_calloc(1, sizeof *trackers);
-    if (trackers == NULL) {
+    if (trackers == NULL ||
+        tt_tracker_mirror_open(output_dir, files->journal, files->generations, &trackers->mirror) != TT_OK) {
         tt_warn("%s; training continues without trackers", tt_error_last()->message);
         tt_error_clear();
+        tt_free(trackers);
         return NULL;
     }
     trackers->seconds = job->watch->tracker_seconds;
     for (int i = 0; i < KINDS; i++)
         if ((job->watch->report_to & (unsigned)TT_REPORT_TRACKER << i) != 0)
-            start(job, &trackers->followers[i], program, names[i], shown_bytes(output_dir));
+            start(job, &trackers->mirror, &trackers->followers[i], program, names[i]);
     return trackers;
 }
 
-/* A line is for people: 'I' before information, 'W' before a warning. */
-static void pass_line(struct follower *follower)
+/* A line is for people: 'I' before information, 'W' before a warning. The first that is information comes when the
+ * follower has noted the identity of its run. */
+static void pass_line(const struct tt_tracker_mirror *mirror, struct follower *follower)
 {
     follower->line[follower->line_bytes] = '\0';
     const char *text = follower->line + (follower->line_bytes > 0);
@@ -187,10 +207,14 @@ static void pass_line(struct follower *follower)
         tt_warn("%s: %s", follower->name, text);
     else if (follower->line_bytes > 0)
         tt_notice("%s: %s", follower->name, text);
+    if (follower->line[0] == 'I' && !follower->is_kept) {
+        tt_tracker_mirror_keep(mirror, follower->name);
+        follower->is_kept = true;
+    }
     follower->line_bytes = 0;
 }
 
-static void read_lines(struct follower *follower)
+static void read_lines(const struct tt_tracker_mirror *mirror, struct follower *follower)
 {
     char bytes[512];
     for (int i = 0; i < READS_MAX && follower->lines >= 0; i++) {
@@ -199,21 +223,21 @@ static void read_lines(struct follower *follower)
         if (got <= 0) return;
         for (ssize_t k = 0; k < got; k++)
             if (bytes[k] == '\n')
-                pass_line(follower);
+                pass_line(mirror, follower);
             else if (follower->line_bytes < LINE_BYTES - 1)
                 follower->line[follower->line_bytes++] = bytes[k];
     }
 }
 
 /* True if the follower has ended; the first time it logs how, where that was not well. */
-static bool has_ended(struct follower *follower)
+static bool has_ended(const struct tt_tracker_mirror *mirror, struct follower *follower)
 {
     int how = 0;
     if (follower->name == NULL || follower->process == 0) return true;
     pid_t found = waitpid(follower->process, &how, WNOHANG);
     if (found == 0 || (found < 0 && errno == EINTR)) return false;
     follower->process = 0;
-    read_lines(follower);
+    read_lines(mirror, follower);
     if (found > 0 && WIFSIGNALED(how))
         tt_warn("%s: its process ended by signal %d; training continues without it", follower->name,
                 WTERMSIG(how));
@@ -228,20 +252,20 @@ void tt_trackers_poll(struct tt_trackers *trackers)
     for (int i = 0; trackers != NULL && i < KINDS; i++) {
         struct follower *follower = &trackers->followers[i];
         if (follower->name == NULL || follower->process == 0) continue;
-        read_lines(follower);
-        (void)has_ended(follower);
+        read_lines(&trackers->mirror, follower);
+        (void)has_ended(&trackers->mirror, follower);
     }
 }
 
 /* Ends the follower with all processes of its group. */
-static void end(struct follower *follower, int64_t seconds)
+static void end(const struct tt_tracker_mirror *mirror, struct follower *follower, int64_t seconds)
 {
-    if (has_ended(follower)) return;
+    if (has_ended(mirror, follower)) return;
     (void)kill(-follower->process, SIGKILL);
     while (waitpid(follower->process, NULL, 0) < 0 && errno == EINTR) {
     }
     follower->process = 0;
-    read_lines(follower);
+    read_lines(mirror, follower);
     tt_warn("%s did not take the last rows within %lld s and was ended; metrics.jsonl has them all "
             "(tracker_seconds: how long it may take)",
             follower->name, (long long)seconds);
@@ -251,7 +275,7 @@ static bool all_ended(struct tt_trackers *trackers)
 {
     bool ended = true;
     tt_trackers_poll(trackers);
-    for (int i = 0; i < KINDS; i++) ended &= has_ended(&trackers->followers[i]);
+    for (int i = 0; i < KINDS; i++) ended &= has_ended(&trackers->mirror, &trackers->followers[i]);
     return ended;
 }
 
@@ -260,6 +284,7 @@ void tt_trackers_close(struct tt_trackers *trackers, bool stopped)
     if (trackers == NULL) return;
     int64_t seconds = trackers->seconds;
     if (stopped && seconds > STOPPED_SECONDS) seconds = STOPPED_SECONDS;
+    tt_tracker_mirror_end(&trackers->mirror);
     for (int i = 0; i < KINDS; i++)
         if (trackers->followers[i].name != NULL) close_end(&trackers->followers[i].lifeline);
     double begun = tt_clock_seconds(), waited = 0;
@@ -272,8 +297,9 @@ void tt_trackers_close(struct tt_trackers *trackers, bool stopped)
         (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
     for (int i = 0; i < KINDS; i++) {
-        end(&trackers->followers[i], seconds);
+        end(&trackers->mirror, &trackers->followers[i], seconds);
         if (trackers->followers[i].name != NULL) close_end(&trackers->followers[i].lines);
     }
+    tt_tracker_mirror_close(&trackers->mirror);
     tt_free(trackers);
 }

@@ -9,10 +9,19 @@
 #include "run/tracker_config.h"
 
 struct tt_trackers;
+struct tt_record_file;
 
-/* When run.json is written and metrics.jsonl open. Writes output_dir/trackers/config.json. NULL: no tracker was
- * started; warnings say why. */
-struct tt_trackers *tt_trackers_open(const struct tt_run_job *job, const struct tt_tracker_config *config);
+/* The files of a run that followers read besides run.json. */
+struct tt_trackers_files {
+    struct tt_journal *journal;
+    struct tt_record_file *generations; /* NULL: none */
+};
+
+/* When run.json is written and the files are open. Writes output_dir/trackers/config.json. Where output_dir is in a
+ * store that cannot append, followers get a copy of the files (tracker_mirror.h). NULL: no tracker was started;
+ * warnings say why. */
+struct tt_trackers *tt_trackers_open(const struct tt_run_job *job, const struct tt_tracker_config *config,
+                                     const struct tt_trackers_files *files);
 /* Logs what followers say and which have ended. Takes NULL. */
 void tt_trackers_poll(struct tt_trackers *trackers);
 /* When all files of the run are written: waits until the followers have sent the rest, at most tracker_seconds, of a

@@ -348,18 +348,20 @@ static tt_status open_shown(struct tt_run *run)
 }
 
 /* No run depends on them. */
-static void open_trackers(const struct tt_run_job *job, const struct tt_inputs *inputs,
-                          struct tt_run_rank0 *rank0)
+static void open_trackers(struct tt_run *run)
 {
+    const struct tt_run_job *job = &run->job;
+    struct tt_run_rank0 *rank0 = &run->rank0;
+    const struct tt_trackers_files files = {rank0->journal, run->shown.file};
     struct tt_tracker_config config;
     if ((job->watch->report_to & TT_REPORT_NONE) != 0) return;
-    if (tt_tracker_config_init(job, inputs, &config) != TT_OK) {
+    if (tt_tracker_config_init(job, &run->data.inputs, &config) != TT_OK) {
         tt_warn("%s; training continues without trackers", tt_error_last()->message);
         tt_error_clear();
         return;
     }
     tt_tracker_config_show(&config, rank0->journal);
-    rank0->trackers = tt_trackers_open(job, &config);
+    rank0->trackers = tt_trackers_open(job, &config, &files);
     tt_tracker_config_deinit(&config);
 }
 
@@ -374,7 +376,7 @@ static tt_status open_records(struct training *training)
     TT_TRY(open_journal(&run->job, &run->length, &run->rank0.journal));
     TT_TRY(open_shown(run));
     tt_run_record_begin(run, &training->world);
-    open_trackers(&run->job, &run->data.inputs, &run->rank0);
+    open_trackers(run);
     return TT_OK;
 }
 

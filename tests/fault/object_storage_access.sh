@@ -55,9 +55,6 @@ expect 3 "must allow s3:GetObject" merge --model_name_or_path s3://bucket/base -
 control fault clear=1
 expect 0 "" merge --model_name_or_path s3://bucket/base --adapter_name_or_path s3://bucket/virtual --output_dir merged
 
-expect 2 "must be on a disk for them" "${train[@]}" --model_name_or_path s3://bucket/base --dataset_name s3://bucket/rows/train.jsonl \
-    --max_steps 2 --output_dir s3://bucket/tracked --report_to wandb
-
 # ---- The instance: only where a variable names its service, which has a second for an answer ----
 unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
 rm -r .aws

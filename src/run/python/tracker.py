@@ -1,21 +1,24 @@
 """Feeds a tracker from the files of a training.
 
-    python3 -I tracker.py TRACKER OUTPUT_DIR SECONDS SHOWN
+    python3 -I tracker.py TRACKER FOLDER SECONDS SHOWN [OUTPUT_DIR]
 
 The training starts one such process for each tracker of report_to. It reads run.json, trackers/config.json,
-metrics.jsonl and generations.jsonl of OUTPUT_DIR and calls the library as the callback of transformers 5.24 does
+metrics.jsonl and generations.jsonl of FOLDER and calls the library as the callback of transformers 5.24 does
 (integrations/integration_utils.py). The end of standard input is the end of the training: from then on SECONDS are
-left. SHOWN: bytes of generations.jsonl that an earlier part of the run has written. Lines for people go to standard
+left. FOLDER is the output_dir of the training; with OUTPUT_DIR, which is in an object store then, a copy of these files on
+this machine, which the last of the followers removes where the training died. SHOWN: bytes of generations.jsonl that an earlier part of the run has written. Lines for people go to standard
 output, each after 'I' (information) or 'W' (warning); all that the library prints is dropped. trackers/TRACKER.json
 keeps the identity of the run there, so that a resumed run goes on in it.
 
 Python 3.8 and later, standard library.
 """
 
+import fcntl
 import importlib
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -57,8 +60,9 @@ def flatten(tree, prefix=""):
 class Run:
     """What the files of a run say besides its rows."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, is_copy):
         self.folder = folder
+        self.is_copy = is_copy  # weights and checkpoints lie elsewhere
         record = self.record()
         with open(os.path.join(folder, "trackers", "config.json"), encoding="utf-8") as file:
             config = json.load(file)
@@ -70,6 +74,7 @@ class Run:
         self.args = config.get("args", {})
         self.model = config.get("model_config", {})
         self.adapter = config.get("peft_config")
+        self.unsent = None  # a variable that asks for files that are not here
         self.earlier = None  # the identity that an earlier part of the run had
 
     def record(self):
@@ -84,6 +89,13 @@ class Run:
         """The settings over the model's configuration, and that of the adapter."""
         adapter = {"peft_config": {"default": self.adapter}} if self.adapter else {}
         return {**adapter, **self.model, **self.args}
+
+    def files_wanted(self, variable, wanted, none):
+        """What the variable asks for; `none` where the files are in an object store, which a warning says."""
+        if not self.is_copy or wanted == none:
+            return wanted
+        self.unsent = variable
+        return none
 
     def result_files(self):
         names = sorted(os.listdir(self.folder))
@@ -132,7 +144,7 @@ class Wandb(Tracker):
         wandb.define_metric("*", step_metric="train/global_step", step_sync=True)
         if run.parameters is not None:
             wandb.config.update({"model/num_parameters": run.parameters}, allow_val_change=True)
-        self.uploads = os.environ.get("WANDB_LOG_MODEL", "false").lower()
+        self.uploads = run.files_wanted("WANDB_LOG_MODEL", os.environ.get("WANDB_LOG_MODEL", "false").lower(), "false")
         return self.board.id
 
     def row(self, step, row):
@@ -185,7 +197,7 @@ class MLflow(Tracker):
         tags = os.environ.get("MLFLOW_TAGS")
         if tags:
             mlflow.set_tags(json.loads(tags))
-        self.uploads = is_true("HF_MLFLOW_LOG_ARTIFACTS")
+        self.uploads = run.files_wanted("HF_MLFLOW_LOG_ARTIFACTS", is_true("HF_MLFLOW_LOG_ARTIFACTS"), False)
         return active.info.run_id
 
     def parameters(self, known):
@@ -257,6 +269,7 @@ class Comet(Tracker):
         if run.adapter:
             parameters["peft_config"] = {"default": run.adapter}
         self.board.log_parameters(flatten(parameters))
+        self.uploads = run.files_wanted("COMET_LOG_ASSETS", is_true("COMET_LOG_ASSETS"), False)
         return self.board.get_key()
 
     def row(self, step, row):
@@ -266,7 +279,7 @@ class Comet(Tracker):
         self.board.log_table("completions.csv", tabular_data=[list(row) for row in table], headers=COLUMNS)
 
     def end(self, state):
-        if is_true("COMET_LOG_ASSETS"):
+        if self.uploads:
             self.board.log_asset_folder(self.run.folder, recursive=True, log_file_name=True)
         self.board.end()
 
@@ -376,8 +389,9 @@ class Speaker:
 
 
 class Follower:
-    def __init__(self, name, folder, seconds, shown, speaker):
+    def __init__(self, name, folder, seconds, shown, speaker, is_copy):
         self.name, self.folder, self.seconds, self.shown, self.speaker = name, folder, seconds, shown, speaker
+        self.is_copy = is_copy
         self.ended = threading.Event()
         self.lost = 0
         self.table = []
@@ -439,7 +453,7 @@ class Follower:
             self.call(tracker.texts, step, self.table, new)
 
     def follow(self, library):
-        run = Run(self.folder)
+        run = Run(self.folder, self.is_copy)
         run.earlier = self.earlier() if run.is_restarted else None
         # What an earlier part of the run has sent stands in the files again.
         self.skips = run.earlier is not None and run.first > 0
@@ -449,6 +463,8 @@ class Follower:
         self.remember(identity, url)
         self.speaker.say("I", "%s run %s%s" % ("goes on with" if run.earlier else "began", identity,
                                              ", " + url if url else ""))
+        if run.unsent:
+            self.speaker.say("W", "%s has no effect: the files of this run are in an object store" % run.unsent)
         rows = Lines(os.path.join(self.folder, "metrics.jsonl"))
         texts = Lines(os.path.join(self.folder, "generations.jsonl"), self.shown if self.skips else 0)
         ended = False
@@ -461,6 +477,24 @@ class Follower:
             self.speaker.say("W", "%d calls failed" % self.lost)
 
 
+class Copy:
+    """The folder of a run that is not on a disk. Its followers hold it; the training removes it, or the last of them."""
+
+    def __init__(self, folder):
+        self.folder, self.parent = folder, os.getppid()
+        self.held = open(os.path.join(folder, "trackers", "config.json"), "rb")
+        fcntl.flock(self.held, fcntl.LOCK_SH)
+
+    def leave(self):
+        if os.getppid() == self.parent:
+            return
+        try:
+            fcntl.flock(self.held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
 def main():
     name, folder, seconds, shown = sys.argv[1], os.path.abspath(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     speaker = Speaker(os.dup(1))
@@ -469,17 +503,20 @@ def main():
     os.dup2(nowhere, 2)
     os.environ.pop("TRIMTAB_JOB_SECRET", None)  # of the ranks alone
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    follower = Follower(name, folder, seconds, shown, speaker)
+    copy = Copy(folder) if len(sys.argv) > 5 else None
+    follower = Follower(name, folder, seconds, shown, speaker, copy is not None)
     threading.Thread(target=follower.watch, daemon=True).start()
     try:
         library = importlib.import_module(name)
+        follower.follow(library)
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
         speaker.say("W", "Python's package %s is not installed for %s: training continues without it" %
                     (name, sys.executable))
-        return
-    follower.follow(library)
+    finally:
+        if copy is not None:
+            copy.leave()
 
 
 def guarded():
