@@ -1,7 +1,6 @@
 /* One file of a repository into the cache: under its lock, from where an earlier process stopped, verified. */
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/partial_file.h"
@@ -9,42 +8,53 @@
 #include "hub/hub_impl.h"
 #include "net/url.h"
 
-enum { PIECE_BYTES = 1 << 20 };
-
 struct taking {
     const struct hub_blob *blob;
     struct tt_partial_file partial;
     struct hub_sum sum;
+    size_t gathered; /* bytes in the sum's room that are not in the file yet */
 };
+
+static tt_status store_gathered(struct taking *taking)
+{
+    size_t bytes = taking->gathered;
+    taking->gathered = 0;
+    if (bytes == 0) return TT_OK;
+    TT_TRY(tt_partial_file_append(&taking->partial, hub_sum_room(&taking->sum), bytes));
+    hub_sum_add(&taking->sum, bytes);
+    taking->blob->taken(taking->blob->context, (int64_t)bytes);
+    return TT_OK;
+}
 
 static tt_status take(void *context, const void *data, size_t bytes)
 {
     struct taking *taking = context;
     const struct hub_blob *blob = taking->blob;
-    if (bytes > blob->file->bytes - taking->partial.bytes)
+    if (bytes > blob->file->bytes - taking->partial.bytes - taking->gathered)
         return tt_fail(TT_ERR_DATA, "'%s' is longer than the listing says", blob->file->path);
-    TT_TRY(tt_partial_file_append(&taking->partial, data, bytes));
-    hub_sum_add(&taking->sum, data, bytes);
-    blob->taken(blob->context, (int64_t)bytes);
+    for (size_t at = 0; at < bytes;) {
+        size_t room = HUB_PIECE_BYTES - taking->gathered, now = bytes - at < room ? bytes - at : room;
+        memcpy(hub_sum_room(&taking->sum) + taking->gathered, (const unsigned char *)data + at, now);
+        taking->gathered += now;
+        at += now;
+        if (taking->gathered == HUB_PIECE_BYTES) TT_TRY(store_gathered(taking));
+    }
     return TT_OK;
 }
 
 /* The sum of what is there already. */
 static tt_status sum_of_begin(struct taking *taking)
 {
-    void *piece = tt_alloc_aligned(PIECE_BYTES);
-    tt_status status = piece != NULL ? TT_OK : TT_ERR_MEMORY;
-    for (uint64_t at = 0; status == TT_OK && at < taking->partial.bytes;) {
+    for (uint64_t at = 0; at < taking->partial.bytes;) {
         uint64_t left = taking->partial.bytes - at;
-        size_t bytes = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-        status = tt_file_pread(taking->partial.descriptor, taking->partial.path, piece, bytes, at);
-        if (status == TT_OK) hub_sum_add(&taking->sum, piece, bytes);
+        size_t bytes = left < HUB_PIECE_BYTES ? (size_t)left : HUB_PIECE_BYTES;
+        TT_TRY(tt_file_pread(taking->partial.descriptor, taking->partial.path, hub_sum_room(&taking->sum),
+                             bytes, at));
+        hub_sum_add(&taking->sum, bytes);
         at += bytes;
-        if (status == TT_OK && hub_is_stopped(taking->blob->hub))
-            status = tt_fail(TT_ERR_CANCELLED, "stopped on request");
+        if (hub_is_stopped(taking->blob->hub)) return tt_fail(TT_ERR_CANCELLED, "stopped on request");
     }
-    tt_free(piece);
-    return status;
+    return TT_OK;
 }
 
 static tt_status request_rest(struct taking *taking)
@@ -64,6 +74,14 @@ static tt_status request_rest(struct taking *taking)
                                      .ranged = taking->partial.bytes > 0,
                                      .first = taking->partial.bytes};
     status = hub_call(blob->hub, blob->repository, &request, &answer);
+    if (status == TT_OK) {
+        status = store_gathered(taking);
+    } else {
+        struct tt_error error;
+        tt_error_copy(&error);
+        (void)store_gathered(taking); /* what came is kept for the next try */
+        (void)tt_error_restore(&error);
+    }
 out:
     tt_str_deinit(&url);
     tt_str_deinit(&what);
@@ -95,7 +113,8 @@ static tt_status complete(struct taking *taking, bool *same)
     char digits[TT_HUB_DIGEST_BYTES];
     uint64_t left_behind = taking->partial.bytes;
     *same = true;
-    hub_sum_begin(&taking->sum, file, taking->blob->aside && file->bytes >= HUB_LARGE_BYTES);
+    TT_TRY(hub_sum_begin(&taking->sum, file, taking->blob->aside && file->bytes >= HUB_LARGE_BYTES));
+    taking->gathered = 0;
     tt_status status = fetch_rest(taking);
     tt_error_copy(&error);
     hub_sum_end(&taking->sum, digits);

@@ -1,6 +1,7 @@
 #include "hub/blob_sum.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 
 #include "base/alloc.h"
 
-enum { ROOMS = 8, ROOM_BYTES = 256 << 10 };
+enum { ROOMS = 16 };
 
 /* A ring of pieces between the thread of the transfer and the one that sums. */
 struct hub_sum_helper {
@@ -18,7 +19,7 @@ struct hub_sum_helper {
     size_t bytes[ROOMS];
     uint64_t filled, summed; /* rooms so far */
     bool over;
-    unsigned char rooms[ROOMS][ROOM_BYTES];
+    unsigned char rooms[ROOMS][HUB_PIECE_BYTES];
 };
 
 static void add(struct hub_sum *sum, const void *data, size_t bytes)
@@ -60,11 +61,12 @@ static void drop_helper(struct hub_sum *sum)
 /* The caller's thread makes the sum where none can be started. */
 static void start_helper(struct hub_sum *sum)
 {
-    sum->helper = tt_calloc(1, sizeof *sum->helper);
+    sum->helper = tt_alloc_aligned(sizeof *sum->helper);
     if (sum->helper == NULL) {
         tt_error_clear();
         return;
     }
+    memset(sum->helper, 0, offsetof(struct hub_sum_helper, rooms));
     pthread_mutex_init(&sum->helper->mutex, NULL);
     pthread_cond_init(&sum->helper->changed, NULL);
     if (tt_thread_start("hub sum", sum_rooms, sum, &sum->helper->thread) == TT_OK) return;
@@ -72,7 +74,7 @@ static void start_helper(struct hub_sum *sum)
     drop_helper(sum);
 }
 
-void hub_sum_begin(struct hub_sum *sum, const struct tt_hub_file *file, bool aside)
+tt_status hub_sum_begin(struct hub_sum *sum, const struct tt_hub_file *file, bool aside)
 {
     char head[40];
     *sum = (struct hub_sum){.large = strlen(file->digest) == 64};
@@ -81,32 +83,35 @@ void hub_sum_begin(struct hub_sum *sum, const struct tt_hub_file *file, bool asi
     int bytes = snprintf(head, sizeof head, "blob %llu", (unsigned long long)file->bytes);
     tt_sha1_update(&sum->sha1, head, (size_t)bytes + 1);
     if (aside) start_helper(sum);
+    if (sum->helper == NULL) sum->room = tt_alloc_aligned(HUB_PIECE_BYTES);
+    if (sum->helper != NULL || sum->room != NULL) return TT_OK;
+    hub_sum_end(sum, (char[TT_HUB_DIGEST_BYTES]){0});
+    return TT_ERR_MEMORY;
 }
 
-static void hand_over(struct hub_sum_helper *helper, const unsigned char *data, size_t bytes)
+unsigned char *hub_sum_room(struct hub_sum *sum)
 {
+    struct hub_sum_helper *helper = sum->helper;
+    if (helper == NULL) return sum->room;
     pthread_mutex_lock(&helper->mutex);
     while (helper->filled - helper->summed == ROOMS) pthread_cond_wait(&helper->changed, &helper->mutex);
     const size_t room = helper->filled % ROOMS;
     pthread_mutex_unlock(&helper->mutex);
-    memcpy(helper->rooms[room], data, bytes);
-    helper->bytes[room] = bytes;
+    return helper->rooms[room];
+}
+
+void hub_sum_add(struct hub_sum *sum, size_t bytes)
+{
+    struct hub_sum_helper *helper = sum->helper;
+    if (helper == NULL) {
+        add(sum, sum->room, bytes);
+        return;
+    }
     pthread_mutex_lock(&helper->mutex);
+    helper->bytes[helper->filled % ROOMS] = bytes;
     helper->filled++;
     pthread_cond_broadcast(&helper->changed);
     pthread_mutex_unlock(&helper->mutex);
-}
-
-void hub_sum_add(struct hub_sum *sum, const void *data, size_t bytes)
-{
-    if (sum->helper == NULL) {
-        add(sum, data, bytes);
-        return;
-    }
-    for (size_t at = 0, now; at < bytes; at += now) {
-        now = bytes - at < ROOM_BYTES ? bytes - at : ROOM_BYTES;
-        hand_over(sum->helper, (const unsigned char *)data + at, now);
-    }
 }
 
 void hub_sum_end(struct hub_sum *sum, char digits[TT_HUB_DIGEST_BYTES])
@@ -124,5 +129,7 @@ void hub_sum_end(struct hub_sum *sum, char digits[TT_HUB_DIGEST_BYTES])
         tt_sha256_end(&sum->sha256, digest);
     else
         tt_sha1_final(&sum->sha1, digest);
+    tt_free(sum->room);
+    sum->room = NULL;
     sodium_bin2hex(digits, TT_HUB_DIGEST_BYTES, digest, sum->large ? TT_SHA256_BYTES : TT_SHA1_BYTES);
 }
