@@ -158,7 +158,9 @@ static tt_status make_up(void *context, int64_t first, int64_t count, void *to)
     if (here > 0) tt_random_codes_fill(&job->random, first, here, to);
     if (here < 0) here = 0;
     if (here == count) return TT_OK;
-    struct tt_quant_source source = {.absmax = job->absmax, .offset = job->absmax[0], .dtype = TT_F32};
+    bool powers = tt_weight_format(job->layout->format.type)->powers;
+    struct tt_quant_source source = {
+        .absmax = job->absmax, .offset = powers ? 0 : job->absmax[0], .dtype = TT_F32};
     return tt_quant_encode(job->layout, &source, (size_t)(first + here), (size_t)(count - here),
                            (char *)to + here);
 }
@@ -185,11 +187,12 @@ static void find_spans(const struct tt_quant_item *item, struct span *held, stru
     *held = clip(piece->first, end, 0, codes);
     *needed = (struct span){0, 0};
     if (end <= (int64_t)layout->absmax.offset) return;
-    if (layout->format.nested) {
+    bool powers = tt_weight_format(layout->format.type)->powers;
+    if (layout->format.nested && !powers) {
         *needed = (struct span){0, codes};
         return;
     }
-    int64_t absmax = (int64_t)layout->absmax.offset, width = (int64_t)sizeof(float);
+    int64_t absmax = (int64_t)layout->absmax.offset, width = powers ? 1 : (int64_t)sizeof(float);
     /* in bytes of theirs */
     struct span scales = clip(piece->first - absmax, end - absmax, 0, (int64_t)layout->absmax.bytes);
     int64_t block_bytes = layout->block_weights / layout->byte_weights;
@@ -278,7 +281,7 @@ static tt_status add_rest(struct batch *batch, struct job *job)
     tt_status status = tt_quant_check(layout, job->absmax);
     if (status != TT_OK) tt_while("quantizing '%s'", piece->param->name);
     TT_TRY(status);
-    if (layout->format.nested) job->offset = tt_quant_mean(job->absmax, layout->blocks);
+    job->offset = tt_quant_offset(layout, job->absmax);
     if (!tt_weight_format(layout->format.type)->row_blocks && first < (int64_t)layout->codes.bytes)
         first = (int64_t)layout->codes.bytes;
     add_range(batch, job, make_rest, first, end, place_of(job, first));

@@ -227,8 +227,9 @@ static tt_status hint_signs(const char *name, size_t module_bytes)
     tt_status status = TT_OK;
     for (int type = TT_QUANT_NONE + 1;
          status == TT_OK && (format = tt_weight_format((enum tt_quant_type)type)) != NULL; type++)
-        status = tt_str_printf(&text, "%s'%.*s%s'", text.bytes > 0 ? " or " : "", (int)module_bytes, name,
-                               format->files.sign);
+        if (format->files.sign != NULL)
+            status = tt_str_printf(&text, "%s'%.*s%s'", text.bytes > 0 ? " or " : "", (int)module_bytes, name,
+                                   format->files.sign);
     if (status == TT_OK) tt_hint("a quantized weight needs %s", tt_str_text(&text));
     tt_str_deinit(&text);
     return status;

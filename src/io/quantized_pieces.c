@@ -118,7 +118,7 @@ tt_status tt_quantized_matrix_find(const struct tt_stored_tensor_place *place,
     *out = (struct tt_quantized_matrix){.codes = place};
     while (tt_ends_with(place->name, weight_end) && sign == NULL &&
            (format = tt_weight_format((enum tt_quant_type)(type + 1))) != NULL) {
-        sign = find(&finding, format->files.sign);
+        if (format->files.sign != NULL) sign = find(&finding, format->files.sign);
         if (sign == NULL && format->files.sign_too != NULL) sign = find(&finding, format->files.sign_too);
         type++;
     }

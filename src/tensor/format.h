@@ -36,6 +36,8 @@ struct tt_weight_format {
     int byte_weights; /* codes a byte: 2, the first in the high nibble, or 1 */
     bool row_blocks;  /* a row is a block; otherwise blocks of 32 .. 4096 weights, which may be nested */
     int square;       /* 0, or with row_blocks the block size that stands for squares with this side */
+    int64_t block;    /* weights of a block as it is made; 0: the library's 64, or a row */
+    bool powers;      /* scales are powers of two: always nested, by their exponents + 127 alone */
     bool has_state;   /* its sign in files is JSON text: shape, blocks and type of the original weights */
     bool through_f16; /* weights are rounded to fp16 before they are measured and encoded */
     /* Devices multiply its codes as they are, with a scale a row; products of other formats recode to it. */
@@ -55,6 +57,8 @@ struct tt_weight_format {
 
 /* NULL for NONE and behind the last: types count up from NONE + 1. */
 const struct tt_weight_format *tt_weight_format(enum tt_quant_type type);
+/* The scale of block `block` of a segment, as decoding computes it. */
+float tt_quant_scale(const struct tt_quant_layout *layout, const void *segment, int64_t block);
 static inline const struct tt_quant_section *tt_format_section(const struct tt_quant_layout *layout,
                                                                const struct tt_format_tensor *tensor)
 {

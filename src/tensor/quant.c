@@ -44,9 +44,9 @@ struct tt_quant_format tt_quant_format_make(enum tt_quant_type type, bool nested
     struct tt_quant_format format = {.type = type};
     const struct tt_weight_format *kind = tt_weight_format(type);
     if (kind == NULL || kind->row_blocks) return format;
-    format.block = TT_QUANT_BLOCK;
-    format.nested = nested;
-    if (nested) format.nested_block = TT_QUANT_NESTED_BLOCK;
+    format.block = kind->block > 0 ? kind->block : TT_QUANT_BLOCK;
+    format.nested = nested || kind->powers;
+    if (format.nested) format.nested_block = TT_QUANT_NESTED_BLOCK;
     return format;
 }
 

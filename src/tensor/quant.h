@@ -16,7 +16,8 @@
  * size of 128 fp8 has squares of 128 x 128 weights, the last ones cut, as folders hold them (io/quantized.h): these are
  * decoded, not made. A segment holds its own tables, because the tables of a folder are used as stored.
  *
- *     absmax  nested: nested_map[code] * nested_absmax[block / nested_block] + offset
+ *     absmax  nested: nested_map[code] * nested_absmax[block / nested_block] + offset; mxfp4 is always nested, with the
+ *             powers of two from 2^-127 on in the map, nested absmax of 1 and an offset of 0
  *     weight  4 bits: map[code] * absmax[weight / block];  int8: code * absmax[row] * (1/127), from the left;
  *             fp8: E4M3 code * scale[row], or of its square (tensor/e4m3.h)
  *
@@ -113,6 +114,8 @@ void tt_quant_absmax(const struct tt_quant_layout *layout, int64_t first, int64_
 TT_MUST_USE tt_status tt_quant_check(const struct tt_quant_layout *layout, const float *absmax);
 /* Mean, summed in the order of torch on one CPU thread: eight lanes, in a cascade. */
 float tt_quant_mean(const float *absmax, int64_t count);
+/* The offset of nested scales: their mean; 0 for scales that are powers of two, and for those that are not nested. */
+float tt_quant_offset(const struct tt_quant_layout *layout, const float *absmax);
 
 /* Codes of weights first .. first + count - 1 (4 bits: first is even). `absmax` is the whole array. */
 void tt_quant_codes(const struct tt_quant_layout *layout, int64_t first, int64_t count, const void *weights,
@@ -126,7 +129,7 @@ void tt_quant_nested(const struct tt_quant_layout *layout, int64_t first, int64_
 typedef tt_status tt_quant_read(void *context, int64_t first, int64_t count, void *to);
 struct tt_quant_source {
     const float *absmax; /* all of them, from tt_quant_absmax */
-    float offset;        /* tt_quant_mean, when nested */
+    float offset;        /* tt_quant_offset */
     tt_dtype dtype;      /* of the weights that `read` returns: F32, BF16, F16 */
     tt_quant_read *read;
     void *context;

@@ -16,8 +16,9 @@ static float float_at(const uint8_t *section, int64_t index)
     return value;
 }
 
-static float absmax_at(const struct tt_quant_layout *layout, const uint8_t *segment, int64_t block)
+float tt_quant_scale(const struct tt_quant_layout *layout, const void *data, int64_t block)
 {
+    const uint8_t *segment = data;
     const uint8_t *absmax = segment + layout->absmax.offset;
     if (!layout->format.nested) return float_at(absmax, block);
     float code = float_at(segment + layout->nested_map.offset, absmax[block]);
@@ -37,7 +38,7 @@ void tt_quant_decode(const struct tt_quant_layout *layout, const void *segment, 
         for (int64_t i = 0; i < some; i++) {
             int64_t index = first + at + i;
             x[i] = format->decode(layout, segment, index,
-                                  absmax_at(layout, segment, tt_quant_block_of(layout, index)));
+                                  tt_quant_scale(layout, segment, tt_quant_block_of(layout, index)));
         }
         (void)tt_dtype_convert((char *)to + at * (int64_t)tt_dtype_bytes(dtype), dtype, x, TT_F32,
                                (size_t)some);

@@ -184,6 +184,12 @@ float tt_quant_mean(const float *absmax, int64_t count)
     return sum / (float)count;
 }
 
+float tt_quant_offset(const struct tt_quant_layout *layout, const float *absmax)
+{
+    bool has_mean = layout->format.nested && !tt_weight_format(layout->format.type)->powers;
+    return has_mean ? tt_quant_mean(absmax, layout->blocks) : 0;
+}
+
 void tt_quant_codes(const struct tt_quant_layout *layout, int64_t first, int64_t count, const void *weights,
                     tt_dtype dtype, const float *absmax, uint8_t *codes)
 {
@@ -215,9 +221,25 @@ static uint8_t nested_code(const float *middles, float value)
     return (uint8_t)code;
 }
 
+enum { POWER_OF_ONE = 127 };
+
+/* The exponents of powers of two. */
+static void nest_powers(const struct tt_quant_layout *layout, int64_t first, int64_t count,
+                        const float *absmax, uint8_t *codes, float *nested_absmax)
+{
+    int64_t width = layout->format.nested_block, origin = first * width, end = (first + count) * width;
+    if (end > layout->blocks) end = layout->blocks;
+    for (int64_t i = origin; i < end; i++) codes[i - origin] = (uint8_t)(ilogbf(absmax[i]) + POWER_OF_ONE);
+    for (int64_t block = 0; block < count; block++) nested_absmax[block] = 1.0f;
+}
+
 void tt_quant_nested(const struct tt_quant_layout *layout, int64_t first, int64_t count, const float *absmax,
                      float offset, uint8_t *codes, float *nested_absmax)
 {
+    if (tt_weight_format(layout->format.type)->powers) {
+        nest_powers(layout, first, count, absmax, codes, nested_absmax);
+        return;
+    }
     int64_t width = layout->format.nested_block, origin = first * width;
     float middles[TT_QUANT_NESTED_MAP - 1];
     make_middles(middles);
@@ -318,7 +340,10 @@ tt_status tt_quant_encode(const struct tt_quant_layout *layout, const struct tt_
     TT_TRY(fill_codes(layout, source, &range));
     if (layout->format.nested) {
         fill_nested(layout, source, &range);
-        fill_bytes(&range, &layout->nested_map, tt_quant_nested_map());
+        float powers[TT_QUANT_NESTED_MAP];
+        bool has_powers = tt_weight_format(layout->format.type)->powers;
+        for (int i = 0; i < TT_QUANT_NESTED_MAP; i++) powers[i] = ldexpf(1.0f, i - POWER_OF_ONE);
+        fill_bytes(&range, &layout->nested_map, has_powers ? powers : tt_quant_nested_map());
         fill_bytes(&range, &layout->offset, &source->offset);
     } else {
         fill_bytes(&range, &layout->absmax, source->absmax);

@@ -9,6 +9,7 @@
 
 #include "tensor/e4m3.h"
 #include "tensor/format.h"
+#include "tensor/mxfp4.h"
 
 enum { ROWS = 6, COLS = 64, COUNT = ROWS * COLS };
 
@@ -42,6 +43,8 @@ static tt_status read_floats(void *context, int64_t first, int64_t count, void *
 static float widest(const struct tt_weight_format *format)
 {
     float gap = 0;
+    if (format->powers)
+        return 0.25f; /* the largest number is 1: scales of 1/4, steps of 2 of these at the top */
     if (format->scale_of != NULL) return 16.0f / TT_E4M3_MOST + 0x1p-20f; /* fp8: steps of 32 at the top */
     if (format->map == NULL) return 0.5f / 127 + 0x1p-11f;                /* and the rounding to fp16 */
     for (int a = 0; a < TT_QUANT_MAP; a++) {
@@ -65,7 +68,7 @@ static void codes_are_the_nearest(void **state)
         assert_int_equal(tt_quant_layout_make(tt_quant_format_make(types[i], false), ROWS, COLS, &layout),
                          TT_OK);
         assert_int_equal(layout.codes.bytes, COUNT / format->byte_weights);
-        assert_int_equal(layout.blocks, ROWS);
+        assert_int_equal(layout.blocks, format->block > 0 ? COUNT / format->block : ROWS);
         assert_true(layout.bytes <= sizeof segment);
         tt_quant_absmax(&layout, 0, layout.blocks, x, TT_F32, absmax);
         struct tt_quant_source source = {
@@ -98,13 +101,15 @@ static void sections_follow_the_row(void **state)
         for (int nested = 0; nested < (format->row_blocks ? 1 : 2); nested++) {
             struct tt_quant_layout layout;
             struct tt_quant_format made = tt_quant_format_make(types[i], nested);
-            int64_t blocks = format->row_blocks ? rows : (count + TT_QUANT_BLOCK - 1) / TT_QUANT_BLOCK;
+            int64_t each = format->block > 0 ? format->block : TT_QUANT_BLOCK;
+            int64_t blocks = format->row_blocks ? rows : (count + each - 1) / each;
+            bool codes = nested || format->powers; /* of scales */
             assert_int_equal(tt_quant_layout_make(made, rows, cols, &layout), TT_OK);
             assert_int_equal(layout.blocks, blocks);
             assert_int_equal(layout.codes.bytes, (count + format->byte_weights - 1) / format->byte_weights);
-            assert_int_equal(layout.absmax.bytes, nested ? blocks : 4 * blocks);
+            assert_int_equal(layout.absmax.bytes, codes ? blocks : 4 * blocks);
             assert_int_equal(layout.map.bytes, format->map != NULL ? 4 * TT_QUANT_MAP : 0);
-            assert_int_equal(layout.nested_map.bytes, nested ? 4 * TT_QUANT_NESTED_MAP : 0);
+            assert_int_equal(layout.nested_map.bytes, codes ? 4 * TT_QUANT_NESTED_MAP : 0);
         }
     }
 }
@@ -143,6 +148,7 @@ static void files_tell_formats_apart(void **state)
         struct tt_quant_layout layout;
         bool nested = !tt_weight_format(types[i])->row_blocks;
         size_t bytes = 0;
+        if (files->sign == NULL) continue; /* it is not one of weights of modules: io/mxfp4.h */
         assert_int_equal(tt_quant_layout_make(tt_quant_format_make(types[i], nested), ROWS, COLS, &layout),
                          TT_OK);
         assert_in_range(files->count, 1, TT_FORMAT_TENSORS);
@@ -155,9 +161,49 @@ static void files_tell_formats_apart(void **state)
         /* all but the mean of the scales, which stands in the JSON */
         assert_int_equal(bytes, layout.codes.bytes + layout.absmax.bytes + layout.nested_absmax.bytes +
                                     layout.map.bytes + layout.nested_map.bytes);
-        for (int other = 0; other < i; other++)
+        for (int other = 0; other < i && tt_weight_format(types[other])->files.sign != NULL; other++)
             assert_string_not_equal(files->sign, tt_weight_format(types[other])->files.sign);
     }
+}
+
+/* Numbers that are in MXFP4 stay the same bits: every code with every scale whose numbers are finite, and blocks of few
+ * codes, whose scale could be a smaller one. */
+static void mxfp4_keeps_its_numbers(void **state)
+{
+    enum { SCALES = 253, KINDS = 9, BLOCKS = SCALES * KINDS, NUMBERS = BLOCKS * TT_MXFP4_BLOCK };
+    static uint8_t codes[NUMBERS / 2], scales[BLOCKS], segment[NUMBERS];
+    static uint16_t wanted[NUMBERS], got[NUMBERS];
+    static float wide[NUMBERS], absmax[BLOCKS];
+    struct tt_quant_layout layout;
+    (void)state;
+    for (int b = 0; b < BLOCKS; b++) {
+        int most = b % KINDS < 8 ? b % KINDS : 7; /* the largest code of the block, of both signs */
+        scales[b] = (uint8_t)(b / KINDS);
+        for (int i = 0; i < TT_MXFP4_BLOCK; i++) {
+            int code = (i % (most + 1)) | (i % 3 == 0 ? 8 : 0), at = b * TT_MXFP4_BLOCK + i;
+            codes[at / 2] = (uint8_t)(i % 2 == 0 ? code : codes[at / 2] | code << 4);
+        }
+    }
+    tt_mxfp4_decode(codes, scales, 0, NUMBERS, wanted);
+    assert_true(tt_dtype_convert(wide, TT_F32, wanted, TT_BF16, NUMBERS));
+    assert_int_equal(
+        tt_quant_layout_make(tt_quant_format_make(TT_QUANT_MXFP4, false), BLOCKS, TT_MXFP4_BLOCK, &layout),
+        TT_OK);
+    assert_true(layout.bytes <= sizeof segment);
+    tt_quant_absmax(&layout, 0, layout.blocks, wanted, TT_BF16, absmax);
+    assert_int_equal(tt_quant_check(&layout, absmax), TT_OK);
+    struct tt_quant_source source = {.absmax = absmax,
+                                     .offset = tt_quant_offset(&layout, absmax),
+                                     .dtype = TT_F32,
+                                     .read = read_floats,
+                                     .context = wide};
+    assert_true(source.offset == 0);
+    assert_int_equal(tt_quant_encode(&layout, &source, 0, layout.bytes, segment), TT_OK);
+    tt_quant_decode(&layout, segment, 0, NUMBERS, got, TT_BF16);
+    for (int i = 0; i < NUMBERS; i++)
+        if (got[i] != wanted[i])
+            fail_msg("scale %d, number %d is %04x, wanted %04x", scales[i / TT_MXFP4_BLOCK], i, got[i],
+                     wanted[i]);
 }
 
 static void formats_of_a_width_in_the_order_of_settings(void **state)
@@ -175,7 +221,7 @@ static void formats_of_a_width_in_the_order_of_settings(void **state)
         assert_int_equal(tt_quant_is_compressed((enum tt_quant_type)type), type == TT_QUANT_FP8);
     }
     assert_string_equal(tt_format_names(4, names, sizeof names), "nf4 or fp4");
-    assert_string_equal(tt_format_names(0, names, sizeof names), "nf4, fp4, int8 or fp8");
+    assert_string_equal(tt_format_names(0, names, sizeof names), "nf4, fp4, int8, fp8 or mxfp4");
     assert_string_equal(tt_format_names(8, names, 3), "in");
 }
 
@@ -188,6 +234,7 @@ int main(void)
         cmocka_unit_test(sections_follow_the_row),
         cmocka_unit_test(cuts_give_the_bytes_of_the_whole),
         cmocka_unit_test(files_tell_formats_apart),
+        cmocka_unit_test(mxfp4_keeps_its_numbers),
         cmocka_unit_test(formats_of_a_width_in_the_order_of_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
