@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "ops/isa.h"
+#include "tensor/format.h"
 
 enum { EXPERTS_MAX = 8 };
 
@@ -222,6 +224,157 @@ static void oracle_agrees_with_finite_differences(void **state)
     free_problem(&p);
 }
 
+/* ---- Coded matrices ---- */
+
+static const struct tt_quant_format formats[] = {
+    {.type = TT_QUANT_NF4, .block = 64},
+    {.type = TT_QUANT_NF4, .nested = true, .block = 64, .nested_block = 256},
+    {.type = TT_QUANT_FP4, .block = 64},
+    {.type = TT_QUANT_MXFP4, .nested = true, .block = 32, .nested_block = 256},
+    {.type = TT_QUANT_INT8},
+    {.type = TT_QUANT_FP8},
+    {.type = TT_QUANT_FP8, .block = TT_FP8_BLOCK},
+};
+
+/* Rows and columns in multiples of 8, and not; experts without rows. */
+static const struct grouped_case coded_cases[] = {
+    {32, 48, 0, 0, TT_F32, false, false, 0, {5, 0, 17, 1, -1}},
+    {64, 32, 4, 0, TT_BF16, false, true, 0, {0, 9, 0, 33, 2, 0, -1}},
+    {160, 136, 8, 0, TT_BF16, true, false, 0, {12, 0, 1, 50, -1}},
+    {33, 18, 2, 3, TT_F32, true, false, 0, {0, 21, 4, -1}},
+    {12, 7, 0, 0, TT_BF16, false, false, 0.5f, {7, 0, 9, -1}},
+};
+
+static const struct grouped_case coded_sizes[] = {
+    {1536, 2048, 16, 0, TT_BF16, false, false, 0, {300, 3, 0, 128, 129, 257, -1}},
+    {2048, 768, 0, 0, TT_BF16, true, false, 0, {64, 256, 0, 31, 1, -1}},
+};
+
+struct coded_problem {
+    const struct grouped_case *row;
+    struct problem p;
+    struct tt_quant_layout layout;
+    uint8_t *segment;
+};
+
+static tt_status read_float(void *context, int64_t first, int64_t count, void *to)
+{
+    memcpy(to, (const float *)context + first, (size_t)count * sizeof(float));
+    return TT_OK;
+}
+
+/* A segment of normal numbers; squares, which are not made, get codes by rows and scales of their own. */
+static void make_segment(struct coded_problem *coded, struct tt_quant_format format)
+{
+    const tt_tensor *w = &coded->p.tensors[W].view;
+    int64_t rows = w->dims[0] * w->dims[1], cols = w->dims[2];
+    struct tt_quant_layout made;
+    struct tt_quant_format plain = format;
+    if (format.type == TT_QUANT_FP8) plain.block = 0;
+    test_ok(tt_quant_layout_make(format, rows, cols, &coded->layout));
+    test_ok(tt_quant_layout_make(plain, rows, cols, &made));
+    struct test_tensor numbers = test_tensor_random(TT_F32, rows, cols, TEST_UNUSED, 0, 5, 0.02);
+    float *absmax = tt_alloc_aligned((size_t)made.blocks * sizeof *absmax);
+    coded->segment = tt_alloc_aligned(coded->layout.bytes > made.bytes ? coded->layout.bytes : made.bytes);
+    assert_true(absmax != NULL && coded->segment != NULL);
+    tt_quant_absmax(&made, 0, made.blocks, numbers.view.data, TT_F32, absmax);
+    struct tt_quant_source source = {.absmax = absmax,
+                                     .offset = tt_quant_offset(&made, absmax),
+                                     .dtype = TT_F32,
+                                     .read = read_float,
+                                     .context = numbers.view.data};
+    test_ok(tt_quant_encode(&made, &source, 0, made.bytes, coded->segment));
+    for (int64_t i = 0; i < coded->layout.blocks && format.block == TT_FP8_BLOCK; i++)
+        memcpy(coded->segment + coded->layout.absmax.offset + (size_t)i * sizeof(float),
+               &(float){0.001f * (float)(1 + i % 7)}, sizeof(float));
+    tt_free(absmax);
+    test_tensor_free(&numbers);
+}
+
+static void run_coded(struct test_device *device, const struct coded_problem *coded, int64_t together,
+                      struct test_tensor *t, tt_tensor border)
+{
+    const struct grouped_case *row = coded->row;
+    const tt_tensor none = {0}, *w = &coded->p.tensors[W].view;
+    struct test_tensor scratch = test_tensor_make(row->dtype, together, w->dims[1], w->dims[2], 0);
+    struct tt_buffer *buffer = NULL;
+    test_ok(tt_buffer_create(device->device, coded->layout.bytes, TT_PURPOSE_WEIGHTS, &buffer));
+    test_ok(tt_copy_to_device(device->stream, tt_buffer_data(buffer), coded->segment, coded->layout.bytes));
+    TEST_TO_DEVICE(device, &scratch);
+    struct tt_grouped_gemm_args product = {
+        .border_X1 = border,
+        .x_MK = t[A].view,
+        .coded = {&coded->layout, tt_tensor_1d(tt_buffer_data(buffer), TT_U8, (int64_t)coded->layout.bytes)},
+        .scratch = scratch.view,
+        .transposed = row->transposed,
+        .h_MR = row->r > 0 ? t[H].view : none,
+        .b_XNR = row->r > 0 ? t[B].view : none,
+        .bias_XN = row->bias ? t[BIAS].view : none,
+        .alpha = row->alpha,
+        .y_MN = t[Y].view};
+    test_ok(tt_grouped_gemm(device->stream, &product));
+    TEST_TO_HOST(device, &scratch);
+    tt_buffer_destroy(buffer);
+    test_tensor_free(&scratch);
+}
+
+/* The bits of the product with the decoded matrices, whatever the number of experts that are decoded together. */
+static void check_coded(struct test_device *device, int threads, void *context)
+{
+    struct coded_problem *coded = context;
+    const struct problem *p = &coded->p;
+    struct test_tensor wanted = {0};
+    const int64_t together[] = {0, 1, 2, p->experts};
+    (void)threads;
+    for (size_t i = 0; i < sizeof together / sizeof *together; i++) {
+        struct test_tensor t[LINES], border = test_tensor_copy(&p->border);
+        for (int l = 0; l < LINES; l++) t[l] = test_tensor_copy(&p->tensors[l]);
+        test_array_to_device(device, t, LINES);
+        TEST_TO_DEVICE(device, &border);
+        if (together[i] == 0)
+            run_op(device, p, border.view, t);
+        else
+            run_coded(device, coded, together[i] < p->experts ? together[i] : p->experts, t, border.view);
+        test_array_to_host(device, t, LINES);
+        TEST_TO_HOST(device, &border);
+        if (i == 0)
+            wanted = test_tensor_copy(&t[Y]);
+        else
+            test_tensor_equal("y of codes", &t[Y], &wanted);
+        test_tensor_check_gaps("y of codes", &t[Y]);
+        test_tensor_free(&border);
+        test_array_free(t, LINES);
+    }
+    test_tensor_free(&wanted);
+}
+
+static void check_coded_case(const void *row)
+{
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        struct coded_problem coded = {.row = row};
+        make_problem(&coded.p, row);
+        make_segment(&coded, formats[f]);
+        tt_quant_decode(&coded.layout, coded.segment, 0, coded.layout.count, coded.p.tensors[W].view.data,
+                        coded.row->dtype);
+        test_on_each_isa(check_coded, &coded);
+        tt_free(coded.segment);
+        free_problem(&coded.p);
+    }
+}
+
+static void codes_have_the_bits_of_their_numbers(void **state)
+{
+    (void)state;
+    TEST_CASES("grouped gemm of codes", coded_cases, check_coded_case);
+}
+
+static void codes_of_real_models(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    TEST_CASES("grouped gemm of codes", coded_sizes, check_coded_case);
+}
+
 #define REFUSE(op, good, change, message)                                                                    \
     do {                                                                                                     \
         __typeof__(good) args = good;                                                                        \
@@ -235,6 +388,7 @@ static void hostile_arguments(void **state)
     TEST_CPU_ONLY();
     static float memory[6][256];
     static int32_t border[3] = {0, 1, 3};
+    static _Alignas(64) uint8_t segment[512];
     struct test_device device;
     test_device_open(&device, "cpu", 1);
     struct tt_grouped_gemm_args good = {.border_X1 = tt_tensor_1d(border, TT_I32, 3),
@@ -251,6 +405,21 @@ static void hostile_arguments(void **state)
             args.b_XNR = tt_tensor_3d(memory[4], TT_F32, 2, 5, 2), args.alpha = 2),
            "alpha beside an adapter");
     REFUSE(tt_grouped_gemm, good, args.y_MN = tt_tensor_2d(memory[0], TT_F32, 3, 5), "overlap in memory");
+    struct tt_quant_layout layout;
+    test_ok(tt_quant_layout_make(tt_quant_format_make(TT_QUANT_NF4, false), 10, 4, &layout));
+    struct tt_grouped_gemm_args codes = good;
+    codes.w_XNK = (tt_tensor){0};
+    codes.coded = (struct tt_coded){&layout, tt_tensor_1d(segment, TT_U8, (int64_t)layout.bytes)};
+    codes.scratch = tt_tensor_3d(memory[1], TT_F32, 1, 5, 4);
+    assert_true(layout.bytes <= sizeof segment);
+    REFUSE(tt_grouped_gemm, codes, args.w_XNK = good.w_XNK, "w beside its codes");
+    REFUSE(tt_grouped_gemm, codes, args.scratch.dims[0] = 0, "scratch of no matrix");
+    REFUSE(tt_grouped_gemm, codes, args.scratch = tt_tensor_3d(memory[1], TT_BF16, 1, 5, 4), "scratch");
+    REFUSE(tt_grouped_gemm, codes, args.transposed = true, "codes of [10, 4] for 2 matrices of [4, 5]");
+    REFUSE(tt_grouped_gemm, codes, args.coded.packed.dims[0]--, "grouped_gemm: codes");
+    REFUSE(tt_grouped_gemm, codes, args.coded.packed.data = segment + 4,
+           "codes do not lie at a multiple of 16 bytes");
+    REFUSE(tt_grouped_gemm, codes, args.scratch.data = memory[2], "overlap in memory");
     struct tt_grouped_gradients_args gradients = {good.border_X1, good.y_MN, good.x_MK,
                                                   tt_tensor_3d(memory[5], TT_F32, 2, 5, 4)};
     test_ok(tt_grouped_gradients(device.stream, &gradients));
@@ -266,6 +435,8 @@ int main(void)
         cmocka_unit_test(oracle_agrees_with_finite_differences),
         cmocka_unit_test(close_to_the_oracle),
         cmocka_unit_test(sizes_of_real_models),
+        cmocka_unit_test(codes_have_the_bits_of_their_numbers),
+        cmocka_unit_test(codes_of_real_models),
         cmocka_unit_test(hostile_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* Products of rows with the matrix of their expert: one product for each expert that has rows, by the kernels of the
  * plain product, whose threads share it. */
 #include "backend/cpu/parallel.h"
+#include "backend/ops/quant.h"
 
 /* Matrix e of a contiguous stack. */
 static tt_tensor matrix_of(tt_tensor stack, int64_t e)
@@ -9,20 +10,39 @@ static tt_tensor matrix_of(tt_tensor stack, int64_t e)
     return tt_tensor_2d((char *)stack.data + (size_t)e * bytes, stack.dtype, stack.dims[1], stack.dims[2]);
 }
 
+/* The matrix of expert e: one of w, or decoded into the scratch, of which the first part is used alone, so that the
+ * product finds its numbers in the caches. */
+static tt_status find_matrix(struct tt_stream *stream, const struct tt_grouped_gemm_args *args, int64_t e,
+                             tt_tensor *matrix)
+{
+    if (args->coded.layout == NULL) {
+        *matrix = matrix_of(args->w_XNK, e);
+        return TT_OK;
+    }
+    *matrix = matrix_of(args->scratch, 0);
+    struct tt_dequantize_args decode = {.layout = *args->coded.layout,
+                                        .packed = args->coded.packed,
+                                        .first_row = e * matrix->dims[0],
+                                        .y_NK = *matrix};
+    return tt_cpu_dequantize(stream, &decode);
+}
+
 static tt_status multiply(struct tt_stream *stream, const struct tt_grouped_gemm_args *args, int64_t e,
                           int64_t first, int64_t count)
 {
+    tt_tensor w;
+    TT_TRY(find_matrix(stream, args, e, &w));
     tt_tensor x = tt_tensor_rows(args->x_MK, first, count), y = tt_tensor_rows(args->y_MN, first, count);
     if (tt_tensor_is_empty(args->h_MR)) {
         struct tt_gemm_args product = {.a = x,
-                                       .b = matrix_of(args->w_XNK, e),
+                                       .b = w,
                                        .c = y,
                                        .trans_b = !args->transposed,
                                        .alpha = args->alpha == 0 ? 1 : args->alpha};
         return tt_cpu_gemm(stream, &product);
     }
     struct tt_gemm_lora_args product = {.x_MK = x,
-                                        .w = tt_matrix_of(matrix_of(args->w_XNK, e)),
+                                        .w = tt_matrix_of(w),
                                         .trans_w = !args->transposed,
                                         .low = {.h_MR = tt_tensor_rows(args->h_MR, first, count), .count = 1},
                                         .y_MN = y};
@@ -33,7 +53,7 @@ static tt_status multiply(struct tt_stream *stream, const struct tt_grouped_gemm
 tt_status tt_cpu_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm_args *args)
 {
     const int32_t *border = args->border_X1.data;
-    for (int64_t e = 0; e < args->w_XNK.dims[0]; e++) {
+    for (int64_t e = 0; e + 1 < args->border_X1.dims[0]; e++) {
         int64_t first = border[e], count = border[e + 1] - first;
         if (count == 0) continue;
         TT_TRY(multiply(stream, args, e, first, count));

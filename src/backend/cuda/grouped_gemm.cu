@@ -59,7 +59,7 @@ template <typename T> struct product {
 template <typename T> __global__ void __launch_bounds__(SIDE *SIDE) multiply(struct product<T> p)
 {
     int64_t n = (int64_t)blockIdx.x * SIDE + threadIdx.x, m = (int64_t)blockIdx.y * SIDE + threadIdx.y;
-    if (m >= p.m || n >= p.n) return;
+    if (m >= p.m || n >= p.n || m < p.border[0] || m >= p.border[p.experts]) return;
     int64_t e = expert_of(p.border, p.experts, m);
     float sum = 0;
     for (int64_t k = 0; k < p.k; k++)

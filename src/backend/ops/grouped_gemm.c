@@ -17,6 +17,34 @@ static void check_matrices(struct tt_check *check, const char *name, tt_tensor x
     tt_check_contiguous(check, name, x);
 }
 
+/* w, or the segment of its codes and the scratch of its numbers. */
+static void check_weight(struct tt_check *check, const struct tt_grouped_gemm_args *args, int64_t experts)
+{
+    int64_t in = args->x_MK.dims[1], out = args->y_MN.dims[1];
+    int64_t rows = args->transposed ? in : out, columns = args->transposed ? out : in;
+    const struct tt_quant_layout *layout = args->coded.layout;
+    tt_tensor scratch = args->scratch;
+    if (layout == NULL) {
+        check_matrices(check, "w", args->w_XNK, TT_TYPES_REAL, experts, rows, columns);
+        return;
+    }
+    tt_check_that(check, tt_tensor_is_empty(args->w_XNK), "w beside its codes");
+    tt_check_that(check, layout->rows == experts * rows && layout->cols == columns,
+                  "codes of [%lld, %lld] for %lld matrices of [%lld, %lld]", (long long)layout->rows,
+                  (long long)layout->cols, (long long)experts, (long long)rows, (long long)columns);
+    tt_check_shape(check, "codes", args->coded.packed, 1u << TT_U8, 1, TT_DIMS((int64_t)layout->bytes));
+    tt_check_that(check, (uintptr_t)args->coded.packed.data % 16 == 0,
+                  "codes do not lie at a multiple of 16 bytes");
+    tt_check_tensor(check, "scratch", scratch, TT_TYPES_REAL, 3, 3);
+    if (check->status != TT_OK) return;
+    tt_check_that(check, scratch.dims[0] >= 1, "scratch of no matrix");
+    check_matrices(check, "scratch", scratch, TT_TYPES_REAL, scratch.dims[0], rows, columns);
+    tt_check_type(check, "scratch", scratch, args->x_MK.dtype);
+    tt_check_apart(check, "scratch", scratch, "codes", args->coded.packed);
+    tt_check_apart(check, "scratch", scratch, "x", args->x_MK);
+    tt_check_apart(check, "scratch", scratch, "y", args->y_MN);
+}
+
 static void check_adapter(struct tt_check *check, const struct tt_grouped_gemm_args *args, int64_t experts)
 {
     tt_tensor h = args->h_MR, b = args->b_XNR;
@@ -44,8 +72,7 @@ tt_status tt_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm
     if (check.status != TT_OK) return check.status;
     tt_check_shape(&check, "y", y, TT_TYPES_REAL, 2, TT_DIMS(x.dims[0], y.dims[1]));
     tt_check_type(&check, "y", y, x.dtype);
-    check_matrices(&check, "w", args->w_XNK, TT_TYPES_REAL, experts, args->transposed ? x.dims[1] : y.dims[1],
-                   args->transposed ? y.dims[1] : x.dims[1]);
+    check_weight(&check, args, experts);
     check_adapter(&check, args, experts);
     if (!tt_tensor_is_empty(args->bias_XN)) {
         tt_check_shape(&check, "bias", args->bias_XN, TT_TYPES_REAL, 2, TT_DIMS(experts, y.dims[1]));

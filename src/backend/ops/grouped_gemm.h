@@ -5,23 +5,29 @@
  *
  * with w [X, N, K] (transposed: [X, K, N]) and b [X, N, R] (transposed: [X, R, N]). Sums are fp32 and rounded once, or
  * once for each of the two products; the results do not depend on the number of threads. `border` stays on the device:
- * no host reads it on a GPU. */
+ * no host reads it on a GPU.
+ *
+ * Coded matrices (tensor/quant.h) are decoded into scratch first, some experts at a time, and only those of experts
+ * that have rows: the bits are those of a product with the decoded matrices, however many the scratch holds. */
 #ifndef TT_BACKEND_OPS_GROUPED_GEMM_H
 #define TT_BACKEND_OPS_GROUPED_GEMM_H
 
-#include "backend/device.h"
-#include "tensor/tensor.h"
+#include "backend/ops/matrix.h"
 
 struct tt_grouped_gemm_args {
     tt_tensor border_X1; /* i32 [X + 1] */
     tt_tensor x_MK;      /* f32 | bf16; rows may be strided, here and below */
-    tt_tensor w_XNK;     /* f32 | bf16, contiguous */
-    bool transposed;     /* w and b are [X, K, N] and [X, R, N] */
-    tt_tensor h_MR;      /* x's type; empty: no adapter */
-    tt_tensor b_XNR;     /* f32 | bf16, contiguous */
-    tt_tensor bias_XN;   /* f32 | bf16, contiguous; empty: none */
-    float alpha;         /* of x w; 0: 1 */
-    tt_tensor y_MN;      /* x's type, apart from the inputs */
+    tt_tensor w_XNK;     /* f32 | bf16, contiguous; empty: coded */
+    /* Instead of w: the rows of all its matrices one below the other, [X N, K]; and memory for the numbers of some of
+     * them, from 1 to X: [some, N, K] in x's type, contiguous, arbitrary afterwards. */
+    struct tt_coded coded;
+    tt_tensor scratch;
+    bool transposed;   /* w and b are [X, K, N] and [X, R, N] */
+    tt_tensor h_MR;    /* x's type; empty: no adapter */
+    tt_tensor b_XNR;   /* f32 | bf16, contiguous */
+    tt_tensor bias_XN; /* f32 | bf16, contiguous; empty: none */
+    float alpha;       /* of x w; 0: 1 */
+    tt_tensor y_MN;    /* x's type, apart from the inputs */
 };
 TT_MUST_USE tt_status tt_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm_args *args);
 

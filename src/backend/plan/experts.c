@@ -44,14 +44,27 @@ tt_status plan_weigh_rows(struct tt_stream *stream, const struct tt_weigh_rows_a
                                   plan_size(args->weights_TS) + plan_size(args->dweights_TS));
 }
 
+/* Decoding of the experts that have rows: codes are read, numbers written, which the product reads. */
+static tt_status plan_decoding(struct tt_stream *stream, const struct tt_grouped_gemm_args *args,
+                               double *numbers)
+{
+    const struct tt_quant_layout *layout = args->coded.layout;
+    double experts = (double)(args->border_X1.dims[0] - 1), rows = (double)args->x_MK.dims[0];
+    double share = rows < experts ? rows / experts : 1.0;
+    *numbers = share * (double)layout->count * (double)tt_dtype_bytes(args->x_MK.dtype);
+    return plan_moves(stream, share * (double)layout->bytes + *numbers);
+}
+
 tt_status plan_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm_args *args)
 {
     double rows = (double)args->x_MK.dims[0], columns = (double)args->y_MN.dims[1];
     double depth = (double)args->x_MK.dims[1];
+    double weights = plan_size(args->w_XNK);
+    if (args->coded.layout != NULL) TT_TRY(plan_decoding(stream, args, &weights));
     if (!tt_tensor_is_empty(args->h_MR)) depth += (double)args->h_MR.dims[1];
     tt_plan_spend(stream, 2.0 * rows * columns * depth, stream->device->chip->gemm_flops,
-                  plan_size(args->x_MK) + plan_size(args->w_XNK) + plan_size(args->h_MR) +
-                      plan_size(args->b_XNR) + plan_size(args->y_MN));
+                  plan_size(args->x_MK) + weights + plan_size(args->h_MR) + plan_size(args->b_XNR) +
+                      plan_size(args->y_MN));
     return TT_OK;
 }
 

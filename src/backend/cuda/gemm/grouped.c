@@ -32,7 +32,7 @@ static tt_status map_operands(const struct tt_cuda_gemm *gemm, const struct tt_g
     return tt_cuda_map_matrices(gemm, args->b_XNR, rows, &params->b2);
 }
 
-tt_status tt_cuda_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm_args *args)
+static tt_status multiply(struct tt_stream *stream, const struct tt_grouped_gemm_args *args)
 {
     const struct tt_cuda_device *cuda = tt_cuda_device_of(stream);
     struct tt_grouped_params params = {.border = args->border_X1.data,
@@ -53,4 +53,38 @@ tt_status tt_cuda_grouped_gemm(struct tt_stream *stream, const struct tt_grouped
     TT_TRY(map_operands(cuda->gemm, args, &params));
     return tt_cuda_check(tt_cuda_grouped_launch(args->transposed, &params, ctas, tt_cuda_handle(stream)),
                          stream, "grouped_gemm");
+}
+
+/* Matrices or rows of experts `first` .. `first + count - 1` of a contiguous stack. */
+static tt_tensor part_of(tt_tensor stack, int64_t first, int64_t count)
+{
+    size_t each = tt_dtype_bytes(stack.dtype);
+    if (tt_tensor_is_empty(stack)) return stack;
+    for (int d = 1; d < stack.rank; d++) each *= (size_t)stack.dims[d];
+    stack.data = (char *)stack.data + (size_t)first * each;
+    stack.dims[0] = count;
+    return stack;
+}
+
+/* Some experts after the others, decoded and multiplied: rows of all others are left alone. */
+static tt_status multiply_coded(struct tt_stream *stream, const struct tt_grouped_gemm_args *args)
+{
+    int64_t experts = args->border_X1.dims[0] - 1, most = args->scratch.dims[0], count;
+    for (int64_t first = 0; first < experts; first += count) {
+        struct tt_grouped_gemm_args part = *args;
+        count = experts - first < most ? experts - first : most;
+        part.coded.layout = NULL;
+        part.border_X1 = tt_tensor_1d((int32_t *)args->border_X1.data + first, TT_I32, count + 1);
+        part.w_XNK = part_of(args->scratch, 0, count);
+        part.b_XNR = part_of(args->b_XNR, first, count);
+        part.bias_XN = part_of(args->bias_XN, first, count);
+        TT_TRY(tt_cuda_decode_experts(stream, &args->coded, first, part.border_X1, part.w_XNK));
+        TT_TRY(multiply(stream, &part));
+    }
+    return TT_OK;
+}
+
+tt_status tt_cuda_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm_args *args)
+{
+    return args->coded.layout != NULL ? multiply_coded(stream, args) : multiply(stream, args);
 }

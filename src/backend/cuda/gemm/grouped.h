@@ -43,6 +43,11 @@ cudaError_t tt_cuda_grouped_launch(bool transposed, const struct tt_grouped_para
 
 /* grouped_few.cu: a few rows in bf16. TT_ERR_UNSUPPORTED, without a message, for an unsupported case. */
 tt_status tt_cuda_grouped_few(struct tt_stream *stream, const struct tt_grouped_gemm_args *args);
+/* cuda/quant/quant.cu: the numbers of the matrices of experts from `first` on that have rows by `border_C1`, which is
+ * of the C experts of `to_CNK` alone; the others are left as they are, or decoded too. */
+tt_status tt_cuda_decode_experts(struct tt_stream *stream, const struct tt_coded *coded, int64_t first,
+                                 tt_tensor border_C1, tt_tensor to_CNK);
+
 /* cuda/grouped_gemm.cu: any types and strides, without tensor cores. */
 tt_status tt_cuda_grouped_gemm_plain(struct tt_stream *stream, const struct tt_grouped_gemm_args *args);
 tt_status tt_cuda_grouped_gradients_plain(struct tt_stream *stream,

@@ -4,6 +4,7 @@
  * banks of shared memory, so look-ups have no bank conflicts. On an H200 such a kernel reached 91 % of a copy's
  * bandwidth, loads of 16 bytes with a transposition by shuffles 93 %, and loads of 16 bytes with 64 bytes stored
  * by each thread 50 % (2026-11-21). */
+#include "backend/cuda/gemm/grouped.h"
 #include "backend/cuda/quant/four_bits.cuh"
 #include "backend/cuda/quant/rows_e4m3.cuh"
 #include "backend/cuda/sheet.cuh"
@@ -150,6 +151,96 @@ template <typename Y, byte_format F> struct byte_rows {
     }
 };
 
+/* ---- Matrices of experts ---- */
+
+enum coding { FOUR_BITS, FOUR_NESTED, BYTES_INT8, BYTES_FP8, BYTES_SQUARES };
+
+struct experts {
+    struct packed p; /* from the first expert's first weight on */
+    const int32_t *border;
+    int64_t first_row;   /* of all rows of the segment */
+    uint32_t each, cols; /* weights of an expert, of a row */
+    uint32_t rows;       /* of an expert */
+    int64_t row_squares;
+};
+
+/* The numbers of eight 4-bit codes from weight `weight` of the segment on. */
+template <bool NESTED>
+__device__ __forceinline__ void decode_four(const struct packed &p, int64_t weight, const float *map,
+                                            const float *nested_map, float offset, float (&x)[PIECE])
+{
+    uint32_t word = *reinterpret_cast<const uint32_t *>(p.codes + weight / 2);
+    float absmax = absmax_of<NESTED>(load_scale<NESTED>(p, weight), nested_map, offset);
+#pragma unroll
+    for (int i = 0; i < PIECE; i++) x[i] = __fmul_rn(map[code_of(word, i)], absmax);
+}
+
+/* The numbers of eight codes of a byte, from weight `place` of expert `expert` on. */
+template <coding F>
+__device__ __forceinline__ void decode_bytes(const struct experts &op, uint32_t expert, uint32_t place,
+                                             float (&x)[PIECE])
+{
+    uint32_t row = place / op.cols, col = place - row * op.cols;
+    int64_t all = op.first_row + (int64_t)expert * op.rows + row;
+    const float *absmax = static_cast<const float *>(op.p.absmax);
+    float scale =
+        F == BYTES_SQUARES ? absmax[all / TT_FP8_BLOCK * op.row_squares + col / TT_FP8_BLOCK] : absmax[all];
+    uint2 raw = *reinterpret_cast<const uint2 *>(op.p.codes + all * op.cols + col);
+    const uint32_t word[2] = {raw.x, raw.y};
+#pragma unroll
+    for (int i = 0; i < PIECE; i++) {
+        uint32_t code = word[i / 4] >> (8 * (i % 4)) & 255u;
+        x[i] = F == BYTES_INT8 ? __fmul_rn(__fmul_rn((float)(int8_t)code, scale), 1.0f / 127.0f)
+                               : __fmul_rn(e4m3_value(code), scale);
+    }
+}
+
+/* A row of blocks for each expert; those without rows have nothing to do. */
+template <typename Y, coding F>
+__global__ void __launch_bounds__(SHEET_THREADS) decode_experts(const struct experts op, Y *y)
+{
+    constexpr bool FOUR = F == FOUR_BITS || F == FOUR_NESTED, NESTED = F == FOUR_NESTED;
+    __shared__ float map[FOUR ? TT_QUANT_MAP : 1], nested_map[NESTED ? TT_QUANT_NESTED_MAP : 1];
+    const uint32_t expert = blockIdx.y;
+    if (op.border[expert] == op.border[expert + 1]) return;
+    float offset = 0;
+    if constexpr (FOUR) {
+        if (threadIdx.x < TT_QUANT_MAP) map[threadIdx.x] = op.p.map[threadIdx.x];
+        if (NESTED) nested_map[threadIdx.x] = op.p.nested_map[threadIdx.x];
+        if (NESTED) offset = *op.p.offset;
+        __syncthreads();
+    }
+    const int64_t before = (int64_t)expert * op.each;
+#pragma unroll
+    for (int k = 0; k < ITEMS; k++) {
+        uint32_t place = ((blockIdx.x * ITEMS + k) * SHEET_THREADS + threadIdx.x) * PIECE;
+        float x[PIECE];
+        if (place >= op.each) return;
+        if constexpr (FOUR)
+            decode_four<NESTED>(op.p, op.p.first + before + place, map, nested_map, offset, x);
+        else
+            decode_bytes<F>(op, expert, place, x);
+        store_piece(y + before + place, x);
+    }
+}
+
+template <typename Y, coding F>
+tt_status launch_experts(struct tt_stream *stream, const struct experts &op, const tt_tensor &to)
+{
+    uint32_t each = SHEET_THREADS * ITEMS * PIECE;
+    dim3 blocks((op.each + each - 1) / each, (unsigned)to.dims[0]);
+    decode_experts<Y, F><<<blocks, SHEET_THREADS, 0, tt_cuda_handle(stream)>>>(op, static_cast<Y *>(to.data));
+    return tt_cuda_launched(stream, "grouped_gemm", &to);
+}
+
+/* Whether pieces of eight weights cross no row of bytes and no expert. */
+bool decodes_by_experts(const struct tt_quant_layout &layout, const tt_tensor &to)
+{
+    int64_t each = to.dims[1] * to.dims[2];
+    return (uintptr_t)to.data % 16 == 0 && each % PIECE == 0 && each < INT32_MAX &&
+           (layout.byte_weights == 2 || layout.cols % PIECE == 0);
+}
+
 /* Whether every piece can be stored with 16 bytes. */
 bool is_aligned_16(const tt_tensor &y)
 {
@@ -203,5 +294,32 @@ extern "C" tt_status tt_cuda_dequantize(struct tt_stream *stream, const struct t
         if (args->layout.format.type == TT_QUANT_FP8) return eight_bits<Y, FP8_ROWS>(stream, args);
         return args->layout.format.nested ? four_bits<Y, true>(stream, args)
                                           : four_bits<Y, false>(stream, args);
+    });
+}
+
+extern "C" tt_status tt_cuda_decode_experts(struct tt_stream *stream, const struct tt_coded *coded,
+                                            int64_t first, tt_tensor border_C1, tt_tensor to_CNK)
+{
+    const struct tt_quant_layout &layout = *coded->layout;
+    int64_t rows = to_CNK.dims[1];
+    if (!decodes_by_experts(layout, to_CNK)) {
+        struct tt_dequantize_args args = {};
+        args.layout = layout, args.packed = coded->packed, args.first_row = first * rows;
+        args.y_NK = tt_tensor_2d(to_CNK.data, to_CNK.dtype, to_CNK.dims[0] * rows, to_CNK.dims[2]);
+        return tt_cuda_dequantize(stream, &args);
+    }
+    struct experts op = {};
+    op.p = packed_of(layout, coded->packed, first * rows);
+    op.border = static_cast<const int32_t *>(border_C1.data);
+    op.first_row = first * rows, op.row_squares = layout.row_squares;
+    op.each = (uint32_t)(rows * to_CNK.dims[2]);
+    op.cols = (uint32_t)layout.cols, op.rows = (uint32_t)rows;
+    return with_type(to_CNK.dtype, [&](auto y) {
+        using Y = decltype(y);
+        if (layout.format.type == TT_QUANT_INT8) return launch_experts<Y, BYTES_INT8>(stream, op, to_CNK);
+        if (layout.row_squares > 0) return launch_experts<Y, BYTES_SQUARES>(stream, op, to_CNK);
+        if (layout.format.type == TT_QUANT_FP8) return launch_experts<Y, BYTES_FP8>(stream, op, to_CNK);
+        return layout.format.nested ? launch_experts<Y, FOUR_NESTED>(stream, op, to_CNK)
+                                    : launch_experts<Y, FOUR_BITS>(stream, op, to_CNK);
     });
 }
