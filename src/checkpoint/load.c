@@ -12,6 +12,7 @@
 #include "checkpoint/load_stored.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/unread.h"
+#include "io/coded_experts.h"
 #include "model/adapter_config.h"
 
 /* Bytes of the buffer of ones, which is uploaded repeatedly. */
@@ -76,7 +77,8 @@ static bool is_stored_quantized(const struct tt_model *model, const tt_param *pa
     const tt_param *original = param->transposed_of != NULL ? param->transposed_of : param;
     /* plain in folders */
     bool head = model->head_name != NULL && strcmp(original->name, model->head_name) == 0;
-    return model->facts.stored_quant != TT_QUANT_NONE && tt_param_is_quantized(param) && !head;
+    bool experts = original->rank == 3; /* shown in numbers */
+    return model->facts.stored_quant != TT_QUANT_NONE && tt_param_is_quantized(param) && !head && !experts;
 }
 
 /* A weight that the model holds in numbers must not be in FP8 with scales. */
@@ -101,6 +103,24 @@ static tt_status refuse_coded(const struct tt_model *model, const struct tt_mode
     return status;
 }
 
+/* Experts that the folder holds in codes, and that are kept so. */
+static bool keeps_experts(const struct tt_model *model, const tt_param *param)
+{
+    return param->rank == 3 && tt_param_is_quantized(param) && !model->options.quant.experts &&
+           param->quant.format.type != TT_QUANT_MXFP4;
+}
+
+/* MXFP4 is made of numbers that are in it, because it would lose others. */
+static tt_status check_mxfp4(const struct tt_model_folder *folder, const tt_param *param,
+                             const struct tt_safetensors_entry *entry)
+{
+    if (param->quant.format.type != TT_QUANT_MXFP4 || tt_model_folder_is_mxfp4(folder, entry)) return TT_OK;
+    tt_status status =
+        tt_fail(TT_ERR_DATA, "'%s' is not in MXFP4, and others of the folder are", param->name);
+    tt_hint("the folder mixes files of two models: download it anew");
+    return status;
+}
+
 static tt_status check_params(const struct tt_model *model, const struct tt_load_source *source,
                               struct complaint *complaint)
 {
@@ -113,6 +133,7 @@ static tt_status check_params(const struct tt_model *model, const struct tt_load
         if (!is_stored_quantized(model, param)) TT_TRY(refuse_coded(model, source->folder, param));
         bool base_from_file = !param->adapter && source->folder != NULL && param->init == TT_INIT_FILE;
         bool adapter_from_file = param->adapter && source->adapter != NULL && !param->bias;
+        if (origin.entry != NULL) TT_TRY(check_mxfp4(source->folder, param, origin.entry));
         if (origin.entry == NULL) {
             if (base_from_file || adapter_from_file)
                 TT_TRY(complain(complaint, &complaint->missing, "missing", param->name));
@@ -209,6 +230,13 @@ tt_status tt_load_check(const struct tt_model *model, const struct tt_load_sourc
     return status;
 }
 
+/* Matrices of experts whose segment is made of those in the folder. */
+struct coded_experts {
+    const struct tt_model_folder *folder;
+    const struct tt_safetensors_entry *entry;
+    const struct tt_quant_layout *layout;
+};
+
 /* State of one rank's load. */
 struct loading {
     const struct tt_model *model;
@@ -220,6 +248,8 @@ struct loading {
     size_t item_count;
     struct tt_stored_quant *stored; /* of pieces that the folder holds quantized */
     size_t stored_count;
+    struct coded_experts *coded;
+    size_t coded_count;
     /* as far as needed; never written again, so no upload has to be waited for */
     struct tt_buffer *ones[TT_DTYPE_COUNT];
 };
@@ -289,6 +319,13 @@ static tt_status make_run(struct loading *loading, const struct tt_piece *piece,
     return tt_random_fill(loading->stream, &args);
 }
 
+static tt_status read_coded(void *context, int64_t first, int64_t count, void *to)
+{
+    const struct coded_experts *coded = context;
+    return tt_model_folder_read_coded(coded->folder, coded->entry, coded->layout, (size_t)first,
+                                      (size_t)count, to);
+}
+
 /* Records the ranges of files, which are read together later, and writes initial values. */
 static tt_status load_piece(struct loading *loading, const struct tt_piece *piece)
 {
@@ -307,6 +344,21 @@ static tt_status load_piece(struct loading *loading, const struct tt_piece *piec
     const struct tt_safetensors *file =
         origin.adapter != NULL ? origin.adapter : tt_model_folder_file(origin.folder, origin.entry);
     if (file == NULL) return TT_ERR_INTERNAL;
+    if (keeps_experts(loading->model, piece->param)) {
+        struct coded_experts *coded = &loading->coded[loading->coded_count++];
+        *coded = (struct coded_experts){origin.folder, origin.entry, &piece->param->quant};
+        loading->ranges[loading->range_count++] = (struct tt_read_range){.file = file,
+                                                                         .entry = origin.entry,
+                                                                         .first = piece->first,
+                                                                         .count = piece->count,
+                                                                         .to = piece->data,
+                                                                         .dtype = TT_U8,
+                                                                         .in_host = piece->in_host,
+                                                                         .make = read_coded,
+                                                                         .context = coded,
+                                                                         .name = piece->param->name};
+        return TT_OK;
+    }
     struct tt_stored_quant *stored = NULL;
     if (is_stored_quantized(loading->model, piece->param)) {
         stored = &loading->stored[loading->stored_count++];
@@ -354,7 +406,10 @@ static tt_status load_pieces(struct loading *loading, struct tt_unit *const *uni
     loading->ranges = tt_calloc(piece_count * (stored ? TT_STORED_RANGES_MAX : 1), sizeof *loading->ranges);
     loading->stored = tt_calloc(stored ? piece_count : 1, sizeof *loading->stored);
     loading->items = tt_calloc(piece_count, sizeof *loading->items);
-    if (loading->ranges == NULL || loading->items == NULL || loading->stored == NULL) return TT_ERR_MEMORY;
+    loading->coded = tt_calloc(stored ? piece_count : 1, sizeof *loading->coded);
+    if (loading->ranges == NULL || loading->items == NULL || loading->stored == NULL ||
+        loading->coded == NULL)
+        return TT_ERR_MEMORY;
     for (int u = 0; u < loading->model->unit_count; u++) {
         for (size_t p = 0; p < tt_unit_piece_count(units[u]); p++) {
             struct tt_piece piece = tt_unit_piece(units[u], p);
@@ -390,5 +445,6 @@ tt_status tt_load_units(const struct tt_model *model, struct tt_unit *const *uni
     tt_free(loading.ranges);
     tt_free(loading.items);
     tt_free(loading.stored);
+    tt_free(loading.coded);
     return status != TT_OK ? status : synchronized;
 }

@@ -96,7 +96,7 @@ bool tt_load_on_device_takes(const struct tt_device *device, const struct tt_qua
 static tt_status read_numbers(void *context, int64_t first, int64_t count, void *to)
 {
     const struct part *part = context;
-    int64_t cols = original_of(part->item->piece.param)->dims[1], width = cols, from = part->first * cols;
+    int64_t cols = original_of(part->item->piece.param)->quant.cols, width = cols, from = part->first * cols;
     if (is_transposed(part->item)) width = part->end - part->first, from = part->first;
     for (int64_t here, end = first + count; first < end; first += here) {
         int64_t row = first / width, col = first % width;
@@ -125,7 +125,7 @@ static void add_range(struct tt_read_range *range, struct part *part)
 static tt_status make_numbers(const struct batch *batch, const struct part *part)
 {
     const tt_param *original = original_of(part->item->piece.param);
-    int64_t rows = part->end - part->first, cols = original->dims[1];
+    int64_t rows = part->end - part->first, cols = original->quant.cols;
     struct tt_random_fill_args args = {
         .rng = tt_rng_derive(tt_rng_derive(tt_rng_make(batch->seed), "init"), original->name),
         .row_step = cols,

@@ -13,7 +13,7 @@
 
 struct quantize_command {
     const char *model, *output_dir, *compute_dtype, *storage, *skip_modules;
-    bool load_in_8bit, double_quant, overwrite, json;
+    bool load_in_8bit, double_quant, experts, overwrite, json;
     int to; /* 0: what the settings of bitsandbytes name; else enum tt_quant_type, in the order of formats.def */
     int quant_type; /* its place among the formats of 4 bits (tt_format_of_width) */
     size_t max_shard_bytes;
@@ -47,6 +47,8 @@ static const struct tt_setting own_settings[] = {
              "weights."},
     {.name = "load_in_8bit", .type = TT_SETTING_BOOL, FIELD(load_in_8bit), .default_text = "false",
      .help = "8 bits with one scale a row instead of 4 bits."},
+    {.name = "quantize_moe_experts", .type = TT_SETTING_BOOL, FIELD(experts), .default_text = "false",
+     .help = "Quantize the matrices of experts too, where the folder has one for each linear of each expert."},
     {.name = "llm_int8_skip_modules", .type = TT_SETTING_JSON, FIELD(skip_modules),
      .help = "Names of linears that are not quantized; lm_head and the embeddings never are."},
     {.name = "max_shard_size", .type = TT_SETTING_BYTES, FIELD(max_shard_bytes), .default_text = "50GB",
@@ -279,8 +281,9 @@ static tt_status add_fused(struct formats *formats, const struct tt_source_piece
     if (fused->plain != NULL && fused->layout.bytes > 0)
         return refuse_piece(formats, piece, "of which not all is quantized");
     if (!quantized) return TT_OK;
+    bool each = formats->param->rank == 3 && piece->rank == 2; /* a matrix of a single expert */
     if (piece->first == 0) formats->first = number;
-    if (piece->rank != 2 || number != formats->first)
+    if (piece->rank != 2 || (number != formats->first && !each))
         return refuse_piece(formats, piece, "of several matrices");
     if (!tt_source_piece_by_rows(piece)) return refuse_piece(formats, piece, "transposed");
     if (!tt_quantized_piece_fits(&fused->layout, piece))
@@ -298,14 +301,25 @@ static tt_status list_piece(void *context, const struct tt_source_piece *piece)
     return skip_named(begin, (int)(end - begin), formats->arena, formats->config);
 }
 
+static tt_status refuse_experts(const tt_param *param)
+{
+    tt_status status =
+        tt_fail(TT_ERR_UNSUPPORTED,
+                "'%s' has all experts in one tensor, for which folders have no form in codes", param->name);
+    tt_hint("leave quantize_moe_experts out: with it a training quantizes them while it loads");
+    return status;
+}
+
 /* The modules of the files whose weights are in pieces and stay as they are are named in config.json. */
 static tt_status list_pieces(struct formats *formats, const struct tt_model_folder *joined)
 {
     bool in_pieces;
     for (size_t i = 0; i < formats->model->param_count; i++) {
         formats->param = formats->model->params[i];
-        if (formats->param->rank > 1)
-            TT_TRY(tt_model_folder_pieces(joined, formats->param->name, list_piece, formats, &in_pieces));
+        if (formats->param->rank < 2) continue;
+        TT_TRY(tt_model_folder_pieces(joined, formats->param->name, list_piece, formats, &in_pieces));
+        if (in_pieces || formats->param->rank < 3 || !tt_param_is_quantized(formats->param)) continue;
+        return refuse_experts(formats->param);
     }
     return TT_OK;
 }
@@ -319,6 +333,7 @@ static tt_status open_model(const struct quantize_command *command, struct tt_mo
         .compute_dtype = TT_F32,
         .quant = {.type = type,
                   .nested = command->double_quant && tt_weight_format(type)->load_bits == 4,
+                  .experts = command->experts,
                   .skip_modules = command->skip_modules}};
     struct tt_model_facts *config = tt_calloc(1, sizeof *config);
     tt_status status = TT_OK;

@@ -134,6 +134,14 @@ static bool may_code_gate_up(const struct tt_rank_config *rank)
     return tt_quant_multiplies(quant->type) && quant->gate_up == TT_GATE_UP_COMPUTE && quant->trains;
 }
 
+/* Whether the base is quantized, but not its experts. */
+static bool may_quantize_experts(const struct tt_rank_config *rank)
+{
+    const struct tt_base_quant *quant = &rank->model_options.quant;
+    return quant->type != TT_QUANT_NONE && !quant->experts && rank->model_facts->balance.experts > 0 &&
+           rank->model_facts->stored_experts.type == TT_QUANT_NONE;
+}
+
 /* Tries moments of 8 bits, and where the device has memory of its own the same paged. */
 static tt_status advise_optimizer(const struct tt_plan_attempt *tight, struct tt_plan *plan)
 {
@@ -168,6 +176,10 @@ tt_status tt_plan_advise(const struct tt_plan_attempt *tight, struct tt_plan *pl
     attempt.rank.model_options.quant.gate_up = TT_GATE_UP_E4M3;
     if (may_code_gate_up(&tight->rank))
         TT_TRY(try_advice(&attempt, "--fp8_gate_up e4m3", plan, plan->advice, &found));
+    attempt = *tight;
+    attempt.rank.model_options.quant.experts = true;
+    if (may_quantize_experts(&tight->rank))
+        TT_TRY(try_advice(&attempt, "--quantize_moe_experts true", plan, plan->advice, &found));
     attempt = *tight;
     attempt.rank.offload_params = true;
     if (!plan->is_host && !tight->rank.offload_params)

@@ -56,6 +56,17 @@ tt_status tt_joined_read(const struct tt_safetensors *file, const struct tt_safe
     return TT_OK;
 }
 
+const struct tt_source_piece *tt_joined_piece_at(const struct tt_safetensors *file,
+                                                 const struct tt_safetensors_entry *entry, size_t index,
+                                                 const struct tt_stored_tensor_place **place)
+{
+    const size_t *firsts = &file->joined->firsts[entry - file->entries];
+    if (index >= firsts[1] - firsts[0]) return NULL;
+    const struct tt_joined_piece *found = &file->joined->pieces[firsts[0] + index];
+    *place = &found->place;
+    return &found->piece;
+}
+
 static tt_status refuse_mxfp4(const struct tt_safetensors *file, const struct tt_safetensors_entry *entry)
 {
     tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "'%s': '%s' is in MXFP4, which is read and not written",
@@ -72,8 +83,7 @@ tt_status tt_joined_pieces(const struct tt_safetensors *file, const struct tt_sa
     for (size_t p = joined->firsts[tensor]; p < joined->firsts[tensor + 1]; p++) {
         const struct tt_joined_piece *from = &joined->pieces[p];
         struct tt_source_piece piece = from->weights.tensor != NULL ? from->weights : from->piece;
-        if (joined->pieces[p].place.file->mxfp4 != NULL)
-            return refuse_mxfp4(file, joined->pieces[p].place.entry);
+        if (from->place.file->mxfp4 != NULL) return refuse_mxfp4(file, from->place.entry);
         piece.tensor = joined->pieces[p].place.entry->name;
         TT_TRY(visit(context, &piece));
     }

@@ -8,8 +8,9 @@
 #include "base/file.h"
 #include "base/hub_cache.h"
 #include "base/str.h"
-#include "io/fp8_experts.h"
+#include "io/coded_experts.h"
 #include "io/mxfp4.h"
+#include "io/param_source_impl.h"
 #include "io/pth.h"
 #include "io/text_part.h"
 
@@ -39,7 +40,7 @@ struct tt_model_folder {
     size_t tensor_count;
     struct tt_arena names;         /* of renamed tensors */
     struct tt_safetensors *mxfp4;  /* decoded tensors (io/mxfp4.h); NULL: none */
-    struct tt_safetensors *fp8;    /* decoded matrices of experts (io/fp8_experts.h); NULL: none */
+    struct tt_safetensors *coded;  /* decoded matrices of experts (io/coded_experts.h); NULL: none */
     struct tt_safetensors *joined; /* tensors in pieces of the files' ones; NULL: none */
     const struct tt_text_part *part;
     bool renamed; /* names are not the files' own */
@@ -399,7 +400,7 @@ tt_status tt_model_folder_join(struct tt_model_folder *folder, const struct tt_p
     if (sources == NULL || folder->tensor_count == 0) return TT_OK;
     TT_TRY(rename_to_class(folder, sources->renames));
     if (sources->rows[0].param == NULL) return TT_OK;
-    TT_TRY(tt_fp8_experts_show(folder, sources, folder->tensors, &folder->tensor_count, &folder->fp8));
+    TT_TRY(tt_coded_experts_show(folder, sources, folder->tensors, &folder->tensor_count, &folder->coded));
     TT_TRY(tt_join(folder->path, sources, &folder->tensors, &folder->tensor_count, &folder->joined));
     return sort_renamed(folder);
 }
@@ -408,7 +409,7 @@ void tt_model_folder_close(struct tt_model_folder *folder)
 {
     if (folder == NULL) return;
     tt_safetensors_close(folder->joined);
-    tt_safetensors_close(folder->fp8);
+    tt_safetensors_close(folder->coded);
     tt_safetensors_close(folder->mxfp4);
     for (size_t i = 0; i < folder->file_count; i++) tt_safetensors_close(folder->files[i]);
     tt_free(folder->files);
@@ -427,6 +428,38 @@ const char *tt_model_folder_path(const struct tt_model_folder *folder)
 const struct tt_json *tt_model_folder_config(const struct tt_model_folder *folder)
 {
     return &folder->config;
+}
+
+bool tt_model_folder_has_mxfp4(const struct tt_model_folder *folder)
+{
+    return folder->mxfp4 != NULL;
+}
+
+bool tt_model_folder_is_mxfp4(const struct tt_model_folder *folder, const struct tt_safetensors_entry *entry)
+{
+    const struct tt_safetensors *file = tt_model_folder_file(folder, entry);
+    const struct tt_stored_tensor_place *place;
+    if (file == NULL || folder->mxfp4 == NULL) return false;
+    if (file != folder->joined) return file == folder->mxfp4;
+    for (size_t i = 0; tt_joined_piece_at(file, entry, i, &place) != NULL; i++)
+        if (place->file != folder->mxfp4) return false;
+    return true;
+}
+
+tt_status tt_model_folder_coded(const struct tt_model_folder *folder,
+                                const struct tt_safetensors_entry *entry, struct tt_quant_layout *layout)
+{
+    *layout = (struct tt_quant_layout){.bytes = 0};
+    if (folder->coded == NULL || tt_model_folder_file(folder, entry) != folder->joined) return TT_OK;
+    return tt_coded_experts_layout(folder->coded, folder->joined, entry, layout);
+}
+
+tt_status tt_model_folder_read_coded(const struct tt_model_folder *folder,
+                                     const struct tt_safetensors_entry *entry,
+                                     const struct tt_quant_layout *layout, size_t first, size_t bytes,
+                                     void *to)
+{
+    return tt_coded_experts_read_segment(folder->coded, folder->joined, entry, layout, first, bytes, to);
 }
 
 bool tt_model_folder_has_weights(const struct tt_model_folder *folder)
@@ -478,7 +511,7 @@ const struct tt_safetensors_entry *tt_model_folder_find_stored(const struct tt_m
 const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *folder,
                                                   const struct tt_safetensors_entry *entry)
 {
-    const struct tt_safetensors *made[] = {folder->mxfp4, folder->fp8, folder->joined};
+    const struct tt_safetensors *made[] = {folder->mxfp4, folder->coded, folder->joined};
     for (size_t f = 0; f < folder->file_count + 3; f++) {
         const struct tt_safetensors *file =
             f < folder->file_count ? folder->files[f] : made[f - folder->file_count];

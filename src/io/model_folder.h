@@ -34,6 +34,9 @@ void tt_model_folder_close(struct tt_model_folder *folder); /* takes NULL */
 const char *tt_model_folder_path(const struct tt_model_folder *folder);
 const struct tt_json *tt_model_folder_config(const struct tt_model_folder *folder);
 bool tt_model_folder_has_weights(const struct tt_model_folder *folder);
+/* Whether some of its tensors are in MXFP4, and shown decoded (io/mxfp4.h); whether all of this one is. */
+bool tt_model_folder_has_mxfp4(const struct tt_model_folder *folder);
+bool tt_model_folder_is_mxfp4(const struct tt_model_folder *folder, const struct tt_safetensors_entry *entry);
 
 size_t tt_model_folder_tensor_count(const struct tt_model_folder *folder);
 /* Tensor `index` of all files, in order of name. */

@@ -26,4 +26,9 @@ int64_t tt_source_all_units(const struct tt_param_source *source);
 const struct tt_stored_tensor_place *tt_stored_tensor_find(const struct tt_stored_tensor_place *tensors,
                                                            size_t count, const char *name);
 
+/* Piece `index` of a joined tensor, in order of its elements, and the tensor that it is of; NULL behind the last. */
+const struct tt_source_piece *tt_joined_piece_at(const struct tt_safetensors *file,
+                                                 const struct tt_safetensors_entry *entry, size_t index,
+                                                 const struct tt_stored_tensor_place **place);
+
 #endif

@@ -37,6 +37,7 @@ struct tt_quantized_config {
     bool fp8_blocks;         /* scales of 128 x 128 weights */
     bool fp8_powers;         /* scale_fmt ue8m0: scales, also those of activations, are powers of two */
     bool nested;
+    bool mxfp4;                              /* experts are in MXFP4, and type is NONE */
     tt_dtype compute_dtype, storage_dtype;   /* of 4 bits */
     const char *skip[TT_QUANTIZED_SKIP_MAX]; /* to write; with FP8: names of modules or "re:EXPRESSION" */
     int skip_count;

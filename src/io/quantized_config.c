@@ -180,7 +180,7 @@ tt_status tt_quantized_config_read(const struct tt_json *config, struct tt_quant
     } else if (method != NULL ? strcmp(method, "bitsandbytes") == 0 : four || eight) {
         TT_TRY(read_bitsandbytes(config, object, &found));
     } else if (method != NULL && strcmp(method, "mxfp4") == 0) {
-        return TT_OK; /* the folder shows such tensors decoded: io/mxfp4.h */
+        found.mxfp4 = true; /* the folder shows such tensors decoded: io/mxfp4.h */
     } else {
         return fail_method(config, method);
     }

@@ -27,7 +27,7 @@ struct tt_safetensors {
      * adapters of single experts (io/expert_adapters.h) */
     struct tt_joined *joined;
     struct tt_mxfp4_tensors *mxfp4;
-    struct tt_fp8_experts *fp8; /* io/fp8_experts.h */
+    struct tt_coded_experts *coded; /* io/coded_experts.h */
     struct tt_shown_adapters *adapters;
 };
 
@@ -45,11 +45,11 @@ TT_MUST_USE tt_status tt_mxfp4_read(const struct tt_safetensors *file,
                                     const struct tt_safetensors_entry *entry, int64_t first, int64_t count,
                                     void *to);
 void tt_mxfp4_destroy(struct tt_mxfp4_tensors *tensors); /* takes NULL */
-/* The same of a decoded tensor of io/fp8_experts.h, in BF16. */
-TT_MUST_USE tt_status tt_fp8_experts_read(const struct tt_safetensors *file,
-                                          const struct tt_safetensors_entry *entry, int64_t first,
-                                          int64_t count, void *to);
-void tt_fp8_experts_destroy(struct tt_fp8_experts *experts); /* takes NULL */
+/* The same of a decoded tensor of io/coded_experts.h, in BF16. */
+TT_MUST_USE tt_status tt_coded_experts_read(const struct tt_safetensors *file,
+                                            const struct tt_safetensors_entry *entry, int64_t first,
+                                            int64_t count, void *to);
+void tt_coded_experts_destroy(struct tt_coded_experts *experts); /* takes NULL */
 /* The same of a tensor of io/expert_adapters.h, in its own type. */
 TT_MUST_USE tt_status tt_shown_adapters_read(const struct tt_safetensors *file,
                                              const struct tt_safetensors_entry *entry, int64_t first,

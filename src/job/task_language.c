@@ -63,15 +63,16 @@ static tt_status check_evaluate(const struct tt_job_spec *job)
 
 /* ---- Plans ---- */
 
-/* Weights of a folder say which of them are in FP8, and whether tied embeddings have a head of their own; without any,
- * config.json does. */
+/* Weights of a folder say which of them are in FP8, in which format experts are, and whether tied embeddings have a
+ * head of their own; without any, config.json does. */
 static tt_status inspect_weights(const char *path, struct tt_arena *arena, struct tt_model_facts *model,
                                  bool *seen)
 {
     struct tt_model_folder *folder = NULL;
     *seen = path != NULL;
-    if (path == NULL || (!tt_quant_is_compressed(model->stored_quant) && !model->tie_word_embeddings))
-        return TT_OK;
+    bool experts = model->stored_quant != TT_QUANT_NONE || model->stored_experts.type != TT_QUANT_NONE;
+    bool coded = tt_quant_is_compressed(model->stored_quant) || (experts && model->balance.experts > 0);
+    if (path == NULL || (!coded && !model->tie_word_embeddings)) return TT_OK;
     tt_status status = tt_model_folder_open(path, false, &folder);
     *seen = status == TT_OK && tt_model_folder_has_weights(folder);
     if (status == TT_OK) status = tt_model_folder_join(folder, &model->sources);

@@ -11,7 +11,9 @@ static const struct tt_module *list_parameter(struct tt_builder *builder,
     char path[256];
     (void)tt_snprintf(path, sizeof path, "%s.%s", names->experts, name);
     struct tt_module *module = tt_builder_module(builder, path, TT_MODULE_PARAMETER);
-    if (module != NULL) module->transposed = names->transposed;
+    if (module == NULL) return NULL;
+    module->transposed = names->transposed;
+    module->of_experts = true;
     return module;
 }
 
@@ -75,15 +77,16 @@ static void check_bias(struct tt_builder *builder, const struct tt_module *modul
 }
 
 /* A linear of every expert: parameters of the module of all experts. transformers' Trainer lets no bias decay. */
-static void build_linear(struct tt_builder *builder, const struct tt_module *module, const char *name,
-                         const char *bias, const struct tt_expert_linear *shape,
-                         struct tt_expert_linear *linear)
+static void build_linear(struct tt_builder *builder, const struct tt_module *module,
+                         const struct tt_module *parameter, const char *name, const char *bias,
+                         const struct tt_expert_linear *shape, struct tt_expert_linear *linear)
 {
     *linear = *shape;
     if (builder->listing) return;
     linear->weight = tt_builder_param(builder, module, name, 3,
                                       (int64_t[]){shape->experts, shape->out, shape->in}, TT_INIT_NORMAL);
     if (linear->weight != NULL) linear->weight->weight_decay = TT_DECAY_FULL;
+    tt_builder_quantize(builder, parameter, linear->weight);
     if (bias == NULL || builder->status != TT_OK) return;
     check_bias(builder, module);
     linear->bias =
@@ -194,14 +197,14 @@ void tt_build_experts(struct tt_builder *builder, const struct tt_experts_spec *
     const struct tt_module *down = list_parameter(builder, names, names->down);
     if (names->activation != NULL) tt_build_module(builder, names->activation);
     if (builder->status != TT_OK) return;
-    build_linear(builder, module, names->gate_up, spec->bias ? names->gate_up_bias : NULL,
+    build_linear(builder, module, gate_up, names->gate_up, spec->bias ? names->gate_up_bias : NULL,
                  &(struct tt_expert_linear){.experts = spec->count,
                                             .slots = spec->slots,
                                             .in = dim,
                                             .out = spec->plain ? spec->ffn : 2 * spec->ffn},
                  &experts->gate_up);
     build_linear(
-        builder, module, names->down, spec->bias ? names->down_bias : NULL,
+        builder, module, down, names->down, spec->bias ? names->down_bias : NULL,
         &(struct tt_expert_linear){.experts = spec->count, .slots = spec->slots, .in = spec->ffn, .out = dim},
         &experts->down);
     if (names->in_turn) refuse_mixed(builder, gate_up, down);

@@ -201,15 +201,25 @@ void tt_builder_lora_init(struct tt_builder *builder, int64_t r, tt_param *lora_
     lora_B->init = TT_INIT_ZERO;
 }
 
-/* Frozen, and in the format of the options: a segment of bytes instead of a matrix. */
-static void quantize(struct tt_builder *builder, const struct tt_module *module, tt_param *weight)
+/* That of the options, or in which the folder has experts. */
+static struct tt_quant_format format_of(const struct tt_builder *builder, const struct tt_module *module)
 {
     const struct tt_base_quant *quant = &builder->model->options.quant;
-    if (weight == NULL || !module->quantized || weight->trainable) return;
+    struct tt_quant_format format = {.type = TT_QUANT_NONE};
+    if (!module->quantized && tt_module_is_of_experts(module)) return builder->model->facts.stored_experts;
+    if (module->quantized) format = tt_quant_format_make(quant->type, quant->nested);
+    if (module->quantized && quant->blocks && module->kind == TT_MODULE_LINEAR) format.block = TT_FP8_BLOCK;
+    return format;
+}
+
+void tt_builder_quantize(struct tt_builder *builder, const struct tt_module *module, tt_param *weight)
+{
+    struct tt_quant_format format = format_of(builder, module);
+    if (weight == NULL || format.type == TT_QUANT_NONE || weight->trainable || builder->status != TT_OK)
+        return;
+    int64_t rows = weight->rank == 3 ? weight->dims[0] * weight->dims[1] : weight->dims[0];
     weight->stored_dtype = TT_U8;
-    struct tt_quant_format format = tt_quant_format_make(quant->type, quant->nested);
-    if (quant->blocks && module->kind != TT_MODULE_HEAD) format.block = TT_FP8_BLOCK;
-    builder->status = tt_quant_layout_make(format, weight->dims[0], weight->dims[1], &weight->quant);
+    builder->status = tt_quant_layout_make(format, rows, weight->dims[weight->rank - 1], &weight->quant);
 }
 
 /* Another format whose decoded weights are quantized to FP8 for each product. */
@@ -284,7 +294,7 @@ static void make_weights(struct tt_builder *builder, const struct members *membe
             linear->weight =
                 tt_builder_param(builder, module, "weight", 2, (int64_t[]){linear->out, in}, TT_INIT_NORMAL);
             if (linear->weight != NULL) linear->weight->reach = members->specs[i]->reach;
-            quantize(builder, module, linear->weight);
+            tt_builder_quantize(builder, module, linear->weight);
             multiply_coded(builder, module, linear);
         }
         if (!module->adapted) continue;

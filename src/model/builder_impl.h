@@ -37,6 +37,9 @@ void tt_builder_use_param(struct tt_builder *builder, tt_param *param);
 /* A parameter of the base model: frozen, trained with everything, or trained as a copy (modules_to_save). */
 tt_param *tt_builder_param(struct tt_builder *builder, const struct tt_module *module, const char *suffix,
                            int rank, const int64_t *dims, enum tt_init_kind random_init);
+/* Where the module is quantized and the weight frozen: a segment of bytes in the format of the options instead of the
+ * matrix, or of one with the rows of all experts; of experts that are not quantized in that of the folder. */
+void tt_builder_quantize(struct tt_builder *builder, const struct tt_module *module, tt_param *weight);
 /* A matrix of an adapter; both have their first values by tt_builder_lora_init, A that of its rank and columns. */
 tt_param *tt_builder_lora(struct tt_builder *builder, const struct tt_module *module, const char *suffix,
                           int64_t rows, int64_t columns, enum tt_param_reach reach);

@@ -115,6 +115,8 @@ struct tt_model_facts {
     /* quantization_config: format of the folder's linears; NONE: not quantized */
     enum tt_quant_type stored_quant;
     bool stored_quant_nested;
+    /* of the matrices of experts in the folder, kept where they are frozen; NONE: numbers */
+    struct tt_quant_format stored_experts;
     bool stored_fp8_blocks;                      /* its scales are of 128 x 128 weights, not of rows */
     bool stored_fp8_powers;                      /* and powers of two, as those of activations */
     char stored_quant_skip[TT_MODEL_SKIP_BYTES]; /* JSON list; empty: null */
@@ -174,6 +176,7 @@ struct tt_base_quant {
     enum tt_fp8_gate_up gate_up;   /* fp8 alone */
     bool blocks, powers;           /* fp8 alone: scales of the folder's blocks; powers of two */
     bool head;                     /* fp8 alone: lm_head too, with a scale a row */
+    bool experts;                  /* matrices of experts too: each parameter is one matrix */
     bool recodes;                  /* 4 and 8 bits: decoded weights are quantized to fp8 for `products` */
     bool trains;                   /* backward passes follow; set by the code that creates ranks */
     const char *skip_modules;      /* NULL or JSON list: linears that are not quantized */

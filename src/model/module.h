@@ -24,6 +24,7 @@ struct tt_module {
     /* Set by model/lora.c: */
     bool adapted;    /* LoRA of rank r is added, times `scaling` */
     bool saved;      /* modules_to_save: a full copy trains */
+    bool of_experts; /* set by the build: a parameter of all experts, and not of a router */
     bool transposed; /* set by the build: a parameter that transformers' class has as [experts, in, out] */
     bool plain;      /* set by the build: it is not quantized, unless a folder has it so */
     bool bypassed;   /* set by the build: PEFT does not adapt it; "all linears" leave it out */
@@ -36,6 +37,11 @@ struct tt_module {
 static inline bool tt_module_is_linear(const struct tt_module *module)
 {
     return module->kind == TT_MODULE_LINEAR || module->kind == TT_MODULE_HEAD;
+}
+/* The matrices of all experts. */
+static inline bool tt_module_is_of_experts(const struct tt_module *module)
+{
+    return module->kind == TT_MODULE_PARAMETER && module->of_experts;
 }
 /* A module that target_modules has chosen. */
 static inline bool tt_module_is_adapted_linear(const struct tt_module *module)

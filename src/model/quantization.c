@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/str.h"
+#include "io/coded_experts.h"
 #include "io/quantized.h"
 #include "model/pattern.h"
 #include "tensor/format.h"
@@ -32,6 +33,11 @@ const struct tt_setting tt_quantization_settings[] = {
      .choices = "bfloat16 float32 float16", .of = "language", .needs = "load_in_4bit",
      .help = "Compute type of the quantized linears; must be that of the run, which bf16 sets; float16 is "
              "bfloat16."},
+    {.name = "quantize_moe_experts", .type = TT_SETTING_BOOL, FIELD(experts), .default_text = "false",
+     .changes = TT_CHANGES_RESULT_IF_SET, .of = "language",
+     .needs = "load_in_4bit load_in_8bit load_in_fp8 base_dtype=fp8",
+     .help = "Quantize the matrices of experts too (Axolotl's name). transformers leaves them as they are, and so does "
+             "false."},
     {.name = "llm_int8_skip_modules", .type = TT_SETTING_JSON, FIELD(skip_modules),
      .of = "language", .needs = "load_in_4bit load_in_8bit load_in_fp8 base_dtype=fp8 fp8_blocks=rows",
      .help = "Names of linears that are not quantized; the embeddings never are, and lm_head only with fp8_lm_head."},
@@ -161,6 +167,7 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
             .blocks = model->stored_fp8_blocks && given->fp8_blocks == TT_FP8_BLOCKS_KEEP,
             .powers = model->stored_fp8_powers,
             .head = given->fp8_lm_head,
+            .experts = given->experts,
             .skip_modules = model->stored_quant_skip[0] != '\0' ? model->stored_quant_skip : NULL,
             .plain_modules = model->stored_plain,
         };
@@ -178,6 +185,7 @@ tt_status tt_quantization_resolve(const struct tt_quantization_config *given,
         out->type = tt_format_of_width(4, given->quant_type);
         out->nested = given->use_double_quant;
     }
+    out->experts = given->experts && out->type != TT_QUANT_NONE;
     out->recodes = recodes(out);
     warn_of_fp8(given, model, out);
     return check_fp8_options(out);
@@ -225,9 +233,30 @@ tt_status tt_quantization_read(const struct tt_json *json, struct tt_model_facts
     TT_TRY(tt_quantized_config_read(json, &stored));
     config->stored_quant = stored.type;
     config->stored_quant_nested = stored.nested;
+    if (stored.mxfp4) config->stored_experts = tt_quant_format_make(TT_QUANT_MXFP4, true);
     config->stored_fp8_blocks = stored.fp8_blocks;
     config->stored_fp8_powers = stored.fp8_powers;
     return keep_skip(json, &stored, config);
+}
+
+/* The format of the matrices of experts, where it is one for all of them. */
+static tt_status inspect_experts(const struct tt_model_folder *folder, struct tt_model_facts *facts)
+{
+    struct tt_quant_layout layout;
+    bool first = true;
+    for (size_t i = 0; i < tt_model_folder_tensor_count(folder); i++) {
+        const struct tt_safetensors_entry *entry = tt_model_folder_tensor(folder, i);
+        if (entry->rank != 3) continue;
+        TT_TRY(tt_model_folder_coded(folder, entry, &layout));
+        const struct tt_quant_format *format = &layout.format, *all = &facts->stored_experts;
+        if (first && layout.bytes > 0) facts->stored_experts = *format;
+        if (layout.bytes == 0 || format->type != all->type || format->block != all->block) {
+            facts->stored_experts.type = TT_QUANT_NONE;
+            return TT_OK;
+        }
+        first = false;
+    }
+    return TT_OK;
 }
 
 tt_status tt_quantization_inspect(const struct tt_model_folder *folder, struct tt_arena *arena,
@@ -235,6 +264,11 @@ tt_status tt_quantization_inspect(const struct tt_model_folder *folder, struct t
 {
     struct tt_str plain = {0};
     tt_status status = TT_OK;
+    if (tt_model_folder_has_weights(folder) && !tt_model_folder_has_mxfp4(folder) &&
+        facts->stored_experts.type == TT_QUANT_MXFP4)
+        facts->stored_experts.type = TT_QUANT_NONE; /* config.json was kept when they were decoded */
+    if (tt_model_folder_has_weights(folder) && facts->stored_quant != TT_QUANT_NONE)
+        TT_TRY(inspect_experts(folder, facts));
     if (!tt_quant_is_compressed(facts->stored_quant) || !tt_model_folder_has_weights(folder)) return TT_OK;
     for (size_t i = 0; i < tt_model_folder_tensor_count(folder); i++) {
         const char *name = tt_model_folder_tensor_name(folder, i);
@@ -297,11 +331,13 @@ static void mark_head(bool quantized, struct tt_module_list *modules)
         if (modules->items[i].kind == TT_MODULE_HEAD) modules->items[i].quantized = quantized;
 }
 
-static tt_status mark(struct tt_name_pattern *skip, bool stored, struct tt_module_list *modules)
+static tt_status mark(struct tt_name_pattern *skip, bool stored, bool experts, struct tt_module_list *modules)
 {
-    for (size_t i = 0; i < modules->count; i++)
-        modules->items[i].quantized =
-            modules->items[i].kind == TT_MODULE_LINEAR && (stored || !modules->items[i].plain);
+    for (size_t i = 0; i < modules->count; i++) {
+        struct tt_module *module = &modules->items[i];
+        module->quantized = (module->kind == TT_MODULE_LINEAR && (stored || !module->plain)) ||
+                            (experts && tt_module_is_of_experts(module));
+    }
     for (size_t e = 0; e < skip->count; e++)
         TT_TRY(skip_entry(tt_name_pattern_entry(skip, e), stored, modules, &skip->used[e]));
     for (size_t e = 0; e < skip->count && !stored; e++) {
@@ -324,6 +360,15 @@ static bool has_line(const char *names, const char *path)
     return false;
 }
 
+static tt_status check_experts(const struct tt_module_list *modules)
+{
+    for (size_t i = 0; i < modules->count; i++)
+        if (tt_module_is_of_experts(&modules->items[i])) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE, "quantize_moe_experts is set, and this model has no experts");
+    tt_hint("leave it out: the linears are quantized without it");
+    return status;
+}
+
 tt_status tt_quantization_apply(const struct tt_model_options *options, bool stored,
                                 struct tt_module_list *modules)
 {
@@ -334,38 +379,56 @@ tt_status tt_quantization_apply(const struct tt_model_options *options, bool sto
         tt_hint("train an adapter over it: use_peft true");
         return status;
     }
+    if (options->quant.experts) TT_TRY(check_experts(modules));
     if (options->quant.plain_modules != NULL) {
         for (size_t i = 0; i < modules->count; i++) {
             struct tt_module *module = &modules->items[i];
             module->quantized =
-                module->kind == TT_MODULE_LINEAR && !has_line(options->quant.plain_modules, module->path);
+                (module->kind == TT_MODULE_LINEAR && !has_line(options->quant.plain_modules, module->path)) ||
+                (options->quant.experts && tt_module_is_of_experts(module));
         }
         mark_head(options->quant.head, modules);
         return TT_OK;
     }
     tt_status status =
         tt_name_pattern_init(&skip, "llm_int8_skip_modules", options->quant.skip_modules, TT_NAMES_AS_LIST);
-    if (status == TT_OK) status = mark(&skip, stored, modules);
+    if (status == TT_OK) status = mark(&skip, stored, options->quant.experts, modules);
     if (status == TT_OK) mark_head(options->quant.head, modules);
     tt_name_pattern_deinit(&skip);
     return status;
 }
 
-tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *text)
+struct sums {
+    int64_t matrices;
+    double weights, bytes;
+};
+
+static double bits_of(const struct sums *sums)
+{
+    return sums->weights > 0 ? 8.0 * sums->bytes / sums->weights : 0.0;
+}
+
+/* Sums of the base, and of experts in the folder's own format. */
+static void add_sums(const struct tt_model *model, struct sums *base, struct sums *experts)
+{
+    const struct tt_base_quant *quant = &model->options.quant;
+    *base = *experts = (struct sums){0};
+    for (size_t i = 0; i < model->param_count; i++) {
+        const tt_param *param = model->params[i];
+        if (!tt_param_is_quantized(param) || param->transposed_of != NULL) continue;
+        bool own = param->rank == 3 && !quant->experts;
+        struct sums *sums = own ? experts : base;
+        sums->matrices++;
+        sums->weights += (double)tt_param_count(param);
+        sums->bytes += (double)param->quant.bytes;
+    }
+}
+
+static tt_status describe_base(const struct tt_model *model, const struct sums *sums, struct tt_str *text)
 {
     static const char *const products[] = {", products in fp8", ", forward products in fp8", "",
                                            ", products in fp8 with one copy"};
     const struct tt_base_quant *quant = &model->options.quant;
-    int64_t matrices = 0;
-    double weights = 0, bytes = 0;
-    if (quant->type == TT_QUANT_NONE) return TT_OK;
-    for (size_t i = 0; i < model->param_count; i++) {
-        const tt_param *param = model->params[i];
-        if (!tt_param_is_quantized(param) || param->transposed_of != NULL) continue;
-        matrices++;
-        weights += (double)tt_param_count(param);
-        bytes += (double)param->quant.bytes;
-    }
     if (is_4bit(quant->type))
         TT_TRY(tt_str_printf(text, "4-bit base: %s in blocks of %d, %s", tt_quant_type_name(quant->type),
                              TT_QUANT_BLOCK, quant->nested ? "double quantization" : "scales in float32"));
@@ -379,6 +442,7 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
         TT_TRY(tt_str_printf(text, "8-bit base: %s with a scale a row%s", tt_quant_type_name(quant->type),
                              tt_quant_multiplies(quant->type) ? products[quant->products] : ""));
     if (quant->head) TT_TRY(tt_str_printf(text, ", lm_head too"));
+    if (quant->experts) TT_TRY(tt_str_printf(text, ", experts too"));
     if (quant->recodes) TT_TRY(tt_str_printf(text, "%s", products[quant->products]));
     if (quant->gate_up == TT_GATE_UP_E4M3) TT_TRY(tt_str_printf(text, ", gate and up kept in fp8"));
     const char *source = "";
@@ -387,8 +451,20 @@ tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *
     else if (model->facts.stored_quant != TT_QUANT_NONE)
         source = ", as the folder has them";
     return tt_str_printf(text, ", computes in %s: %lld matrices, %.2f bits a weight%s",
-                         tt_dtype_torch_name(model->options.compute_dtype), (long long)matrices,
-                         weights > 0 ? 8.0 * bytes / weights : 0.0, source);
+                         tt_dtype_torch_name(model->options.compute_dtype), (long long)sums->matrices,
+                         bits_of(sums), source);
+}
+
+tt_status tt_quantization_describe(const struct tt_model *model, struct tt_str *text)
+{
+    struct sums base, experts;
+    bool quantizes = model->options.quant.type != TT_QUANT_NONE;
+    add_sums(model, &base, &experts);
+    if (quantizes) TT_TRY(describe_base(model, &base, text));
+    if (experts.matrices == 0) return TT_OK;
+    return tt_str_printf(text, "%sexperts: %s as the folder has them, decoded to %s: %.2f bits a weight",
+                         quantizes ? "; " : "", tt_quant_type_name(model->facts.stored_experts.type),
+                         tt_dtype_torch_name(model->options.compute_dtype), bits_of(&experts));
 }
 
 tt_status tt_quantization_report(const struct tt_model *model)

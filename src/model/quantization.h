@@ -30,6 +30,7 @@ struct tt_quantization_config {
     int fp8_gate_up;  /* enum tt_fp8_gate_up */
     int fp8_blocks;   /* TT_FP8_BLOCKS_KEEP, TT_FP8_BLOCKS_ROWS */
     bool fp8_lm_head;
+    bool experts;   /* matrices of experts too */
     int quant_type; /* its place among the formats of 4 bits (tt_format_of_width) */
     bool use_double_quant;
     const char *compute_dtype; /* NULL: the compute type of the run */

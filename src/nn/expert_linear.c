@@ -65,6 +65,33 @@ static tt_status copy_B(const struct tt_expert_linear *linear, const struct tt_p
 
 /* ---- Products ---- */
 
+/* Experts that are decoded together. A host decodes one at a time. */
+static int64_t experts_together(const struct tt_expert_linear *linear, const struct tt_pass *pass)
+{
+    size_t each = (size_t)(linear->out * linear->in) * tt_dtype_bytes(pass->in.compute_dtype);
+    int64_t count = (int64_t)(TT_LINEAR_SCRATCH_BYTES / each);
+    if (count < 1 || tt_device_is_host(tt_stream_device(pass->lent.stream))) return 1;
+    return count < linear->experts ? count : linear->experts;
+}
+
+/* The weight as an operand; pushes the scratch of a coded one. */
+static tt_status push_weight(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                             struct tt_grouped_gemm_args *product)
+{
+    const tt_param *weight = linear->weight;
+    if (!tt_param_is_quantized(weight)) {
+        product->w_XNK = weight->value;
+        return TT_OK;
+    }
+    int64_t count = experts_together(linear, pass);
+    tt_tensor flat;
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "decoded experts", pass->in.compute_dtype,
+                           count * linear->out, linear->in, &flat));
+    product->coded = (struct tt_coded){&weight->quant, weight->value};
+    product->scratch = tt_tensor_3d(flat.data, flat.dtype, count, linear->out, linear->in);
+    return TT_OK;
+}
+
 static tt_status push_adapter(const struct tt_expert_linear *linear, const struct tt_pass *pass,
                               tt_tensor h_MR, struct tt_grouped_gemm_args *product)
 {
@@ -76,11 +103,8 @@ static tt_status push_adapter(const struct tt_expert_linear *linear, const struc
 tt_status tt_expert_linear_forward(const struct tt_expert_linear *linear, const struct tt_pass *pass,
                                    tt_tensor border_X1, tt_tensor x_MI, tt_tensor h_MR, tt_tensor y_MO)
 {
-    struct tt_grouped_gemm_args product = {.border_X1 = border_X1,
-                                           .x_MK = x_MI,
-                                           .w_XNK = linear->weight->value,
-                                           .bias_XN = tt_param_value(linear->bias),
-                                           .y_MN = y_MO};
+    struct tt_grouped_gemm_args product = {
+        .border_X1 = border_X1, .x_MK = x_MI, .bias_XN = tt_param_value(linear->bias), .y_MN = y_MO};
     if (linear->r > 0) {
         struct tt_grouped_gemm_args narrow = {.border_X1 = border_X1,
                                               .x_MK = x_MI,
@@ -92,6 +116,7 @@ tt_status tt_expert_linear_forward(const struct tt_expert_linear *linear, const 
     if (tt_tensor_is_empty(y_MO)) return TT_OK;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(push_adapter(linear, pass, h_MR, &product));
+    TT_TRY(push_weight(linear, pass, &product));
     TT_TRY(tt_grouped_gemm(pass->lent.stream, &product));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
@@ -100,13 +125,10 @@ tt_status tt_expert_linear_forward(const struct tt_expert_linear *linear, const 
 tt_status tt_expert_linear_back(const struct tt_expert_linear *linear, const struct tt_pass *pass,
                                 tt_tensor border_X1, tt_tensor dy_MO, tt_tensor dh_MR, tt_tensor dx_MI)
 {
-    struct tt_grouped_gemm_args product = {.border_X1 = border_X1,
-                                           .x_MK = dy_MO,
-                                           .w_XNK = linear->weight->value,
-                                           .transposed = true,
-                                           .y_MN = dx_MI};
+    struct tt_grouped_gemm_args product = {
+        .border_X1 = border_X1, .x_MK = dy_MO, .transposed = true, .y_MN = dx_MI};
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
     if (linear->r > 0) {
-        size_t mark = tt_workspace_mark(pass->lent.workspace);
         struct tt_grouped_gemm_args narrow = {.border_X1 = border_X1,
                                               .x_MK = dy_MO,
                                               .transposed = true,
@@ -118,7 +140,11 @@ tt_status tt_expert_linear_back(const struct tt_expert_linear *linear, const str
         product.h_MR = dh_MR;
         product.b_XNR = view_A(linear, linear->lora_A->value);
     }
-    return tt_tensor_is_empty(dx_MI) ? TT_OK : tt_grouped_gemm(pass->lent.stream, &product);
+    if (tt_tensor_is_empty(dx_MI)) return TT_OK;
+    TT_TRY(push_weight(linear, pass, &product));
+    TT_TRY(tt_grouped_gemm(pass->lent.stream, &product));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
 }
 
 /* ---- Gradients ---- */

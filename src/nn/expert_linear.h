@@ -5,14 +5,17 @@
  *
  * A and B are as PEFT's adapters of a parameter have them (peft/tuners/lora/layer.py, ParamWrapper): A [X R, I] with
  * row e R + j, B [O, R X] with column j X + e. Products read B by expert, [X, O, R], from a copy that each makes in
- * scratch; the gradient goes the other way. */
+ * scratch; the gradient goes the other way.
+ *
+ * A frozen weight may be coded in a format (tensor/quant.h), as one matrix [X O, I]: its experts are decoded for each
+ * product in scratch of at most TT_LINEAR_SCRATCH_BYTES, or of one expert where that is larger and on hosts. */
 #ifndef TT_NN_EXPERT_LINEAR_H
 #define TT_NN_EXPERT_LINEAR_H
 
 #include "nn/linear.h"
 
 struct tt_expert_linear {
-    tt_param *weight;                   /* [X, O, I] */
+    tt_param *weight;                   /* [X, O, I], or the segment of its codes */
     tt_param *bias;                     /* [X, O]; NULL: none */
     tt_param *lora_A, *lora_B;          /* NULL: no adapter, and r is 0 */
     int64_t experts, slots, in, out, r; /* slots: experts of a token */

@@ -49,6 +49,8 @@ without train_last_turn_only assistant_only_loss "${language[@]}" --train_last_t
 without packing_strategy "packing or eval_packing" "${language[@]}" --packing_strategy wrapped
 without bnb_4bit_quant_type load_in_4bit "${language[@]}" --bnb_4bit_quant_type fp4
 without bnb_4bit_use_double_quant load_in_4bit "${language[@]}" --bnb_4bit_use_double_quant
+without quantize_moe_experts "load_in_4bit or load_in_8bit or load_in_fp8 or base_dtype fp8" "${language[@]}" \
+    --quantize_moe_experts
 without bnb_4bit_compute_dtype load_in_4bit "${language[@]}" --load_in_8bit --bnb_4bit_compute_dtype bfloat16
 without ns_steps "optim muon" "${language[@]}" --ns_steps 6
 without adjust_lr_fn "optim muon" "${language[@]}" --adjust_lr_fn match_rms_adamw

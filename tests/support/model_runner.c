@@ -161,6 +161,32 @@ static void load_stored(const struct tt_model_folder *files, const tt_param *par
     test_must(tt_quantized_read(files, &stored, 0, param->quant.bytes, param->value.data));
 }
 
+static tt_status copy_numbers(void *context, int64_t first, int64_t count, void *to)
+{
+    memcpy(to, (const float *)context + first, (size_t)count * sizeof(float));
+    return TT_OK;
+}
+
+/* Experts in MXFP4, which the folder shows in numbers, quantized as loading does. */
+static void load_quantized(const struct tt_model_folder *files, const tt_param *param, const char *source)
+{
+    const struct tt_quant_layout *layout = &param->quant;
+    const struct tt_safetensors_entry *entry = tt_model_folder_find(files, source);
+    float *numbers = tt_alloc_aligned((size_t)layout->count * sizeof *numbers);
+    float *absmax = tt_alloc_aligned((size_t)layout->blocks * sizeof *absmax);
+    assert_true(entry != NULL && numbers != NULL && absmax != NULL);
+    test_must(tt_model_folder_read(files, entry, 0, layout->count, numbers, TT_F32));
+    tt_quant_absmax(layout, 0, layout->blocks, numbers, TT_F32, absmax);
+    struct tt_quant_source made = {.absmax = absmax,
+                                   .offset = tt_quant_offset(layout, absmax),
+                                   .dtype = TT_F32,
+                                   .read = copy_numbers,
+                                   .context = numbers};
+    test_must(tt_quant_encode(layout, &made, 0, layout->bytes, param->value.data));
+    tt_free(numbers);
+    tt_free(absmax);
+}
+
 void tt_runner_load(struct tt_model_runner *runner, const char *folder, const char *adapter)
 {
     struct tt_model_folder *files = NULL;
@@ -179,7 +205,10 @@ void tt_runner_load(struct tt_model_runner *runner, const char *folder, const ch
             load_adapter_param(adapter_file, param);
             adapter_count++;
         } else if (source != NULL && tt_param_is_quantized(param)) {
-            load_stored(files, param, source);
+            if (param->rank == 3)
+                load_quantized(files, param, source);
+            else
+                load_stored(files, param, source);
         } else if (source != NULL) {
             const struct tt_safetensors_entry *entry = tt_model_folder_find(files, source);
             if (entry == NULL) fail_msg("the model folder has no '%s'", source);

@@ -264,6 +264,7 @@ static const struct change language[] = {
     {"embedding_learning_rate", "1e-5", NULL, NULL},
     {"embedding_lr_scale", "0.5", NULL, NULL},
     {"lr_groups", "[{\"modules\":[\"q_proj\"],\"lr\":1}]", NULL, NULL},
+    {"quantize_moe_experts", "true", NULL, "load_in_4bit=true"},
 };
 
 /* The same of a detection's. */
