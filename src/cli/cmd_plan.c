@@ -109,6 +109,7 @@ static tt_status print_json(struct tt_cli *cli, const struct tt_plan *plan,
                     : tt_json_new_null());
     if (plan->found_batch > 0)
         tt_json_set(object, "per_device_train_batch_size", tt_json_new_integer(plan->found_batch));
+    if (plan->prompts[0] != '\0') tt_json_set(object, "prompts", tt_json_new_string(plan->prompts));
     if (largest != NULL) tt_json_set(object, "largest", largest_object(command, largest));
     if (!plan->fits) tt_json_set(object, "advice", tt_json_new_string(plan->advice));
     return tt_report_print_json(cli->report, object, 0);

@@ -13,6 +13,16 @@
 
 enum { TT_LABEL_NONE = -100, TT_COLUMNS_MAX = 8, TT_COLUMN_NAME_BYTES = 32 };
 
+/* Sequences whose beginnings are those of others, as a pass computes them (data/fold.h): a token that several sequences
+ * have is there once, and each sequence has the keys of all its tokens, M in all. */
+struct tt_batch_branches {
+    int64_t key_count;         /* M; 0: every token belongs to one sequence */
+    const int32_t *cu_keys;    /* [B + 1] */
+    const int32_t *key_tokens; /* [M] the token that a key is of */
+    int64_t copies;            /* S: the most sequences that a token belongs to */
+    const int32_t *token_keys; /* [T, S] the keys of each token, rising, then M */
+};
+
 struct tt_batch_column {
     const char *name; /* owned by the data set */
     enum tt_per per;
@@ -29,6 +39,12 @@ struct tt_batch {
     const int32_t *reached;
     const int64_t *row_keys;   /* [T] (sample << 24) | position */
     const int32_t *cu_seqlens; /* [B + 1] */
+    /* [B] The first prefix[b] tokens of sequence b, with their rows, are those of sequence parent[b] < b, whose own
+     * prefix is 0; each of the two has at least one more token. Sequences with one parent follow each other. prefix 0: all
+     * tokens are its own. NULL: all are 0. */
+    const int32_t *parent, *prefix;
+    struct tt_batch_branches
+        branches;              /* of a folded batch: cu_seqlens are borders of the tokens that are its own */
     int64_t row_count;         /* N */
     const int32_t *rows;       /* [N] increasing */
     const int32_t *labels;     /* [N] */

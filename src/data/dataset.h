@@ -50,6 +50,7 @@ struct tt_data_config {
     bool packing;
     enum tt_packing_strategy packing_strategy;
     int eval_packing;         /* -1: as packing; 0; 1 */
+    int shared_prompt;        /* -1: where it is exact (job/shared_prompt.h); 0; 1 */
     int completion_only_loss; /* -1: by the kind of the rows; 0; 1 */
     const char *eos_token;    /* NULL: the tokenizer's */
     /* Members for conversations: */

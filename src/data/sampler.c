@@ -69,15 +69,50 @@ static int64_t piece_rows(const struct tt_sampler *sampler, struct tt_sampler_pi
     return rows;
 }
 
+static struct tt_sampler_prefix find_prefix(const struct tt_sampler *sampler, size_t leader, size_t sample)
+{
+    const struct tt_store *store = sampler->store;
+    const struct tt_store_sample *a = &store->samples[leader], *b = &store->samples[sample];
+    const int32_t *ids = store->ids + b->first, *others = store->ids + a->first;
+    const uint8_t *supervised = store->supervised + b->first, *marked = store->supervised + a->first;
+    int32_t most = a->count < b->count ? a->count : b->count, same = 0;
+    struct tt_sampler_prefix prefix = {0};
+    while (same < most && ids[same] == others[same] && supervised[same] == marked[same]) same++;
+    if (same == 0) return prefix;
+    prefix.tokens = same - 1;
+    for (int32_t i = 1; i < same; i++) prefix.rows += sampler->config.prompt_rows || supervised[i] != 0;
+    return prefix;
+}
+
+static tt_status find_prefixes(struct tt_sampler *sampler)
+{
+    size_t group = sampler->group_size, count = sampler->store->sample_count;
+    sampler->config.shares = sampler->config.shares && group > 1;
+    if (!sampler->config.shares) return TT_OK;
+    sampler->prefixes = tt_calloc(count, sizeof *sampler->prefixes);
+    if (sampler->prefixes == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++)
+        if (i % group != 0) sampler->prefixes[i] = find_prefix(sampler, i - i % group, i);
+    return TT_OK;
+}
+
+struct tt_sampler_prefix tt_sampler_prefix(const struct tt_sampler *sampler, size_t sample)
+{
+    return sampler->prefixes != NULL ? sampler->prefixes[sample] : (struct tt_sampler_prefix){0};
+}
+
 struct tt_sampler_unit tt_sampler_unit(const struct tt_sampler *sampler, uint64_t unit)
 {
-    struct tt_sampler_unit facts = {0};
+    struct tt_sampler_unit facts = {.size.copies = sampler->config.shares ? (int64_t)sampler->group_size : 0};
     struct tt_sampler_walk walk = tt_sampler_walk_start(sampler, unit);
     for (struct tt_sampler_piece piece; tt_sampler_walk_next(sampler, &walk, &piece);) {
         int64_t rows = piece_rows(sampler, piece);
+        struct tt_sampler_prefix prefix = tt_sampler_prefix(sampler, piece.sample);
         if (facts.size.sequences++ == 0) facts.leading_rows = rows;
-        facts.size.tokens += piece.count;
-        facts.size.rows += rows;
+        facts.size.keys += piece.count;
+        facts.size.all_rows += rows;
+        facts.size.tokens += piece.count - prefix.tokens;
+        facts.size.rows += rows - prefix.rows;
         if (piece.count > facts.size.length) facts.size.length = piece.count;
         facts.samples += piece.first == 0;
     }
@@ -130,7 +165,9 @@ void tt_sampler_members(const struct tt_sampler *sampler, const struct tt_sample
 {
     for (uint64_t i = 0; i < step->count; i++) {
         uint64_t unit = unit_at(sampler, step, step->first + i);
-        members[i] = (struct tt_sampler_member){unit, step->first + i, unit_tokens(sampler, unit)};
+        int64_t tokens =
+            sampler->config.shares ? tt_sampler_unit(sampler, unit).size.tokens : unit_tokens(sampler, unit);
+        members[i] = (struct tt_sampler_member){unit, step->first + i, tokens};
     }
     if (step->cells > 1) qsort(members, step->count, sizeof *members, compare_members);
 }
@@ -147,9 +184,9 @@ void tt_sampler_step(const struct tt_sampler *sampler, int64_t index, struct tt_
     struct tt_step_facts facts = {.epoch = step.epoch, .micro_count = step.micro_count};
     for (uint64_t i = 0; i < step.count; i++) {
         struct tt_sampler_unit unit = tt_sampler_unit(sampler, unit_at(sampler, &step, step.first + i));
-        facts.supervised += unit.size.rows;
+        facts.supervised += unit.size.all_rows;
         facts.leading += unit.leading_rows;
-        facts.tokens += unit.size.tokens;
+        facts.tokens += unit.size.keys;
         facts.samples += unit.samples;
         facts.groups += unit.size.sequences / (int64_t)sampler->group_size;
     }
@@ -187,7 +224,9 @@ struct tt_batch_limits tt_sampler_mismatch_size(const struct tt_sampler_mismatch
     return (struct tt_batch_limits){.tokens = tokens,
                                     .sequences = 1,
                                     .rows = mismatch->answer.count - (mismatch->prompt.count == 0),
-                                    .length = tokens};
+                                    .length = tokens,
+                                    .keys = tokens,
+                                    .all_rows = mismatch->answer.count - (mismatch->prompt.count == 0)};
 }
 
 /* ---- Limits ---- */
@@ -202,6 +241,9 @@ void tt_sampler_add_unit(struct tt_batch_limits *sum, const struct tt_batch_limi
     sum->tokens += unit->tokens;
     sum->sequences += unit->sequences;
     sum->rows += unit->rows;
+    sum->keys += unit->keys;
+    sum->all_rows += unit->all_rows;
+    if (unit->copies > sum->copies) sum->copies = unit->copies;
     if (unit->length > sum->length) sum->length = unit->length;
 }
 
@@ -245,6 +287,8 @@ void tt_sampler_limits(const struct tt_sampler *sampler, int64_t first_step, int
         bound.tokens *= sampler->config.micro_batch_size;
         bound.sequences *= sampler->config.micro_batch_size;
         bound.rows *= sampler->config.micro_batch_size;
+        bound.keys *= sampler->config.micro_batch_size;
+        bound.all_rows *= sampler->config.micro_batch_size;
         raise_limits(&limits, &bound);
     }
     *out = limits;
@@ -332,6 +376,8 @@ static tt_status check_units(struct tt_sampler *sampler)
     for (uint64_t unit = 0; unit < sampler->unit_count; unit++) {
         struct tt_sampler_unit facts = tt_sampler_unit(sampler, unit);
         raise_limits(&sampler->largest_unit, &facts.size);
+        sampler->all_tokens += facts.size.keys;
+        sampler->computed_tokens += facts.size.tokens;
     }
     uint64_t most = (uint64_t)config->micro_batch_size < sampler->unit_count
                         ? (uint64_t)config->micro_batch_size
@@ -365,6 +411,7 @@ tt_status tt_sampler_create(const struct tt_dataset *dataset, const struct tt_sa
     sampler->rng = tt_rng_derive(tt_rng_make(config->seed), "data order");
     pthread_mutex_init(&sampler->limits_lock, NULL);
     TT_GO(make_units(sampler));
+    TT_GO(find_prefixes(sampler));
     TT_GO(check_units(sampler));
     const struct tt_length_order_config order = {sampler->unit_count, batch_units, unit_tokens, sampler,
                                                  sampler->rng};
@@ -385,6 +432,7 @@ void tt_sampler_destroy(struct tt_sampler *sampler)
     tt_packs_deinit(&sampler->packs);
     tt_length_order_destroy(sampler->by_length);
     tt_free(sampler->limits_members);
+    tt_free(sampler->prefixes);
     pthread_mutex_destroy(&sampler->limits_lock);
     tt_free(sampler);
 }
@@ -394,6 +442,12 @@ int64_t tt_sampler_unit_count(const struct tt_sampler *sampler)
     return (int64_t)sampler->unit_count;
 }
 
+void tt_sampler_tokens(const struct tt_sampler *sampler, int64_t *all, int64_t *computed)
+{
+    *all = sampler->all_tokens;
+    *computed = sampler->computed_tokens;
+}
+
 int64_t tt_sampler_steps_per_epoch(const struct tt_sampler *sampler)
 {
     return sampler->steps_per_epoch;
@@ -401,8 +455,15 @@ int64_t tt_sampler_steps_per_epoch(const struct tt_sampler *sampler)
 
 struct tt_batch_limits tt_batch_limits_join(const struct tt_batch_limits *a, const struct tt_batch_limits *b)
 {
-    return (struct tt_batch_limits){tt_larger(a->tokens, b->tokens), tt_larger(a->sequences, b->sequences),
-                                    tt_larger(a->rows, b->rows),     tt_larger(a->length, b->length),
-                                    tt_larger(a->images, b->images), tt_larger(a->boxes, b->boxes),
-                                    tt_larger(a->height, b->height), tt_larger(a->width, b->width)};
+    return (struct tt_batch_limits){.tokens = tt_larger(a->tokens, b->tokens),
+                                    .sequences = tt_larger(a->sequences, b->sequences),
+                                    .rows = tt_larger(a->rows, b->rows),
+                                    .length = tt_larger(a->length, b->length),
+                                    .images = tt_larger(a->images, b->images),
+                                    .boxes = tt_larger(a->boxes, b->boxes),
+                                    .height = tt_larger(a->height, b->height),
+                                    .width = tt_larger(a->width, b->width),
+                                    .copies = tt_larger(a->copies, b->copies),
+                                    .keys = tt_larger(a->keys, b->keys),
+                                    .all_rows = tt_larger(a->all_rows, b->all_rows)};
 }

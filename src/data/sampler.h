@@ -28,6 +28,7 @@ struct tt_sampler_config {
     const uint32_t *packs;
     size_t pack_count;
     bool prompt_rows; /* every token with a successor is a row; batch->supervised marks the supervised ones */
+    bool shares;      /* batches say which beginnings the samples of a group have in common (batch->prefix) */
 };
 
 /* A batch indexes its tokens with 32 bits: TT_ERR_USAGE when `samples` of `tokens` each exceed that. */
@@ -41,6 +42,8 @@ TT_MUST_USE tt_status tt_sampler_create(const struct tt_dataset *dataset,
 void tt_sampler_destroy(struct tt_sampler *sampler);
 int64_t tt_sampler_unit_count(const struct tt_sampler *sampler); /* groups or packs in an epoch */
 int64_t tt_sampler_steps_per_epoch(const struct tt_sampler *sampler);
+/* Tokens of an epoch, and those that passes compute: fewer where batches say which beginnings samples share. */
+void tt_sampler_tokens(const struct tt_sampler *sampler, int64_t *all, int64_t *computed);
 
 struct tt_step_facts {
     int64_t epoch;
@@ -57,8 +60,10 @@ void tt_sampler_step(const struct tt_sampler *sampler, int64_t step, struct tt_s
 
 /* The largest micro batch of a run on any rank, for the memory plan. */
 struct tt_batch_limits {
-    int64_t tokens, sequences, rows, length;
-    int64_t images, boxes, height, width; /* of a detector: images, all their boxes, the canvas */
+    int64_t tokens, sequences, rows, length; /* as passes compute them */
+    int64_t images, boxes, height, width;    /* of a detector: images, all their boxes, the canvas */
+    int64_t copies; /* sequences that may have tokens in common, which are in `tokens` once; 0: none have */
+    int64_t keys, all_rows; /* tokens and rows of all sequences, where some may have */
 };
 /* The limits of steps first .. first + count - 1. */
 void tt_sampler_limits(const struct tt_sampler *sampler, int64_t first_step, int64_t step_count,
@@ -66,6 +71,11 @@ void tt_sampler_limits(const struct tt_sampler *sampler, int64_t first_step, int
 static inline bool tt_batch_limits_are_empty(const struct tt_batch_limits *limits)
 {
     return limits->tokens == 0 && limits->images == 0;
+}
+/* Tokens of all sequences: at least `tokens`. */
+static inline int64_t tt_batch_limits_keys(const struct tt_batch_limits *limits)
+{
+    return limits->keys > limits->tokens ? limits->keys : limits->tokens;
 }
 /* The maximum of each limit: room for the batches of both. */
 struct tt_batch_limits tt_batch_limits_join(const struct tt_batch_limits *a, const struct tt_batch_limits *b);
@@ -76,6 +86,8 @@ struct tt_batch_storage {
     size_t bytes;
 };
 void tt_batch_storage_deinit(struct tt_batch_storage *storage);
+/* At least `bytes`, at a multiple of 64 bytes. What it had before may be gone. */
+TT_MUST_USE tt_status tt_batch_storage_reserve(struct tt_batch_storage *storage, size_t bytes);
 /* `out` points into `storage` until its next use. */
 TT_MUST_USE tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t step, int64_t micro,
                                        int rank, struct tt_batch_storage *storage, struct tt_batch *out);

@@ -14,7 +14,7 @@ void tt_batch_storage_deinit(struct tt_batch_storage *storage)
     *storage = (struct tt_batch_storage){0};
 }
 
-static tt_status storage_reserve(struct tt_batch_storage *storage, size_t bytes)
+tt_status tt_batch_storage_reserve(struct tt_batch_storage *storage, size_t bytes)
 {
     if (bytes <= storage->bytes) return TT_OK;
     tt_batch_storage_deinit(storage);
@@ -27,7 +27,7 @@ static tt_status storage_reserve(struct tt_batch_storage *storage, size_t bytes)
 /* Arrays of a batch, one after the other in a block, each at a multiple of 64 bytes. */
 struct batch_arrays {
     int64_t *row_keys;
-    int32_t *ids, *positions, *cu_seqlens, *rows, *labels;
+    int32_t *ids, *positions, *cu_seqlens, *rows, *labels, *parent, *prefix;
     uint8_t *supervised;
     float *columns[TT_COLUMNS_MAX], *values;
 };
@@ -36,7 +36,8 @@ struct batch_arrays {
 static size_t lay_out(const struct tt_sampler *sampler, char *block, const struct tt_batch_limits *size,
                       struct batch_arrays *arrays)
 {
-    size_t at = 0, tokens = (size_t)size->tokens, rows = (size_t)size->rows;
+    size_t at = 0, tokens = (size_t)size->keys, rows = (size_t)size->all_rows;
+    size_t shared = sampler->config.shares ? (size_t)size->sequences : 0;
     const struct tt_columns *columns = &sampler->store->columns;
     const struct {
         void **array;
@@ -49,6 +50,8 @@ static size_t lay_out(const struct tt_sampler *sampler, char *block, const struc
         {(void **)&arrays->rows, rows * sizeof(int32_t)},
         {(void **)&arrays->labels, rows * sizeof(int32_t)},
         {(void **)&arrays->supervised, rows},
+        {(void **)&arrays->parent, shared * sizeof(int32_t)},
+        {(void **)&arrays->prefix, shared * sizeof(int32_t)},
         {(void **)&arrays->values, (size_t)size->sequences * sizeof(float)},
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
@@ -121,6 +124,11 @@ static void fill_piece(const struct tt_sampler *sampler, struct tt_sampler_piece
     }
     fill_columns(sampler, piece, arrays, at, *row_count, rows, batch->sequence_count);
     arrays->values[batch->sequence_count] = (float)sampler->store->samples[piece.sample].value;
+    if (sampler->config.shares) {
+        int64_t leader = batch->sequence_count / (int64_t)sampler->group_size * (int64_t)sampler->group_size;
+        arrays->parent[batch->sequence_count] = (int32_t)leader;
+        arrays->prefix[batch->sequence_count] = tt_sampler_prefix(sampler, piece.sample).tokens;
+    }
     *row_count = rows;
     end_sequence(batch, arrays, at, piece.count);
 }
@@ -231,7 +239,7 @@ static tt_status make_batch(const struct tt_sampler *sampler, int64_t index, int
     }
     /* The members come first in the block; the batch follows them. */
     size_t member_bytes = tt_align_up(step.count * sizeof(struct tt_sampler_member), ARRAY_ALIGNMENT);
-    TT_TRY(storage_reserve(storage, member_bytes));
+    TT_TRY(tt_batch_storage_reserve(storage, member_bytes));
     tt_sampler_members(sampler, &step, storage->block);
     uint64_t cell = (uint64_t)micro * (uint64_t)sampler->config.world_size + (uint64_t)rank;
     uint64_t count = select_cell(&step, cell, storage->block);
@@ -243,7 +251,7 @@ static tt_status make_batch(const struct tt_sampler *sampler, int64_t index, int
     struct batch_arrays arrays = {0};
     size_t bytes = member_bytes + lay_out(sampler, NULL, &size, &arrays);
     if (bytes > storage->bytes) {
-        TT_TRY(storage_reserve(storage, bytes + bytes / 4));
+        TT_TRY(tt_batch_storage_reserve(storage, bytes + bytes / 4));
         tt_sampler_members(sampler, &step, storage->block);
         count = select_cell(&step, cell, storage->block);
         members = storage->block;
@@ -259,6 +267,8 @@ static tt_status make_batch(const struct tt_sampler *sampler, int64_t index, int
     batch.positions = arrays.positions;
     batch.row_keys = arrays.row_keys;
     batch.cu_seqlens = arrays.cu_seqlens;
+    batch.parent = sampler->config.shares && !mismatched ? arrays.parent : NULL;
+    batch.prefix = sampler->config.shares && !mismatched ? arrays.prefix : NULL;
     batch.row_count = row_count;
     batch.rows = arrays.rows;
     batch.labels = arrays.labels;

@@ -19,6 +19,12 @@ struct tt_sampler_member {
     int64_t tokens;
 };
 
+/* Tokens at the beginning of a sample that the first one of its group begins with too, before another token in both, with
+ * equal supervision; and their rows. */
+struct tt_sampler_prefix {
+    int32_t tokens, rows;
+};
+
 struct tt_sampler {
     const struct tt_store *store;
     struct tt_sampler_config config;
@@ -29,8 +35,10 @@ struct tt_sampler {
     uint64_t batch_units; /* of a full global batch */
     int64_t steps_per_epoch;
     struct tt_rng rng;
-    struct tt_length_order *by_length; /* NULL: the permutation itself */
+    struct tt_length_order *by_length;  /* NULL: the permutation itself */
+    struct tt_sampler_prefix *prefixes; /* [samples]; NULL: the sampler does not share */
     struct tt_batch_limits largest_unit;
+    int64_t all_tokens, computed_tokens; /* of all units */
     /* Room for one global batch; used only by tt_sampler_limits, which must not fail. */
     pthread_mutex_t limits_lock;
     struct tt_sampler_member *limits_members;
@@ -71,6 +79,8 @@ struct tt_sampler_walk tt_sampler_walk_start(const struct tt_sampler *sampler, u
 bool tt_sampler_walk_next(const struct tt_sampler *sampler, struct tt_sampler_walk *walk,
                           struct tt_sampler_piece *piece);
 struct tt_sampler_unit tt_sampler_unit(const struct tt_sampler *sampler, uint64_t unit);
+/* What a sample has in common with the first one of its group; zeros: nothing. */
+struct tt_sampler_prefix tt_sampler_prefix(const struct tt_sampler *sampler, size_t sample);
 /* The mismatch at a position of the epoch's order, and its sizes. Units are samples. */
 struct tt_sampler_mismatch tt_sampler_mismatch(const struct tt_sampler *sampler,
                                                const struct tt_sampler_cells *step, uint64_t position);

@@ -81,6 +81,10 @@ const struct tt_setting tt_data_settings[] = {
     {.name = "eval_packing", .type = TT_SETTING_TRISTATE, FIELD(eval_packing),
      .changes = TT_CHANGES_OTHER, .of = "language", .needs = "!eval_strategy=no",
      .help = "Packing of the evaluation data; null: as packing."},
+    {.name = "shared_prompt", .type = TT_SETTING_TRISTATE, FIELD(shared_prompt),
+     .changes = TT_CHANGES_OTHER, .of = "language",
+     .help = "Objectives that compare answers: compute the prompt of a row once for all of them, with the results of "
+             "each answer by itself up to the order of sums; null: where that is exact. A resumed run does as before."},
     {.name = "completion_only_loss", .type = TT_SETTING_TRISTATE, FIELD(completion_only_loss),
      .changes = TT_CHANGES_ROWS, .of = "language",
      .help = "Loss on the completion only; null: for rows of prompt and completion."},

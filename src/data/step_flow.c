@@ -301,5 +301,8 @@ struct tt_batch_limits tt_step_flow_limits(const struct tt_step_flow *flow, int6
     return (struct tt_batch_limits){.tokens = tokens,
                                     .sequences = config->packing ? tokens : units * each,
                                     .rows = tokens,
+                                    .copies = flow->config.sampler.shares ? each : 0,
+                                    .keys = tokens,
+                                    .all_rows = tokens,
                                     .length = config->packing && pack < max_length ? pack : max_length};
 }

@@ -36,6 +36,8 @@ static struct tt_batch_limits part_of(const struct tt_batch_limits *limits, int6
     struct tt_batch_limits part = *limits;
     part.tokens = (limits->tokens + parts - 1) / parts;
     part.rows = (limits->rows + parts - 1) / parts;
+    part.keys = (limits->keys + parts - 1) / parts;
+    part.all_rows = (limits->all_rows + parts - 1) / parts;
     part.sequences = (limits->sequences + parts - 1) / parts;
     part.images = (limits->images + parts - 1) / parts;
     part.boxes = (limits->boxes + parts - 1) / parts;

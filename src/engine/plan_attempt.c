@@ -8,16 +8,20 @@
 #include "engine/rank_pass.h"
 #include "engine/whole.h"
 
-/* Sequence borders of the largest batch: as many sequences of full length as its tokens make. */
+/* Sequence borders of the largest batch, [2][sequences + 1]: as many sequences of full length as its tokens, or its keys,
+ * make; then those of the tokens that are a sequence's own, where every sequence gives the same share of its keys. */
 static int32_t *make_borders(const struct tt_batch_limits *limits)
 {
-    int32_t *borders = tt_calloc((size_t)limits->sequences + 1, sizeof *borders);
+    size_t count = (size_t)limits->sequences + 1;
+    int64_t keys = limits->copies > 0 ? tt_batch_limits_keys(limits) : limits->tokens;
+    int32_t *borders = tt_calloc(2 * count, sizeof *borders), *own = borders + count;
     if (borders == NULL) return NULL;
     for (int64_t b = 0; b < limits->sequences; b++) {
         int64_t next = borders[b] + limits->length;
-        borders[b + 1] = (int32_t)(next < limits->tokens ? next : limits->tokens);
+        borders[b + 1] = (int32_t)(next < keys ? next : keys);
     }
-    borders[limits->sequences] = (int32_t)limits->tokens;
+    borders[limits->sequences] = (int32_t)keys;
+    for (size_t b = 0; b < count && keys > 0; b++) own[b] = (int32_t)(borders[b] * limits->tokens / keys);
     return borders;
 }
 
@@ -55,11 +59,15 @@ static tt_status run_pass(struct tt_rank *rank, const struct tt_batch_limits *li
     struct tt_pass pass;
     int32_t *borders = make_borders(limits);
     if (borders == NULL) return TT_ERR_MEMORY;
-    const struct tt_batch tokens = {.token_count = limits->tokens,
-                                    .sequence_count = limits->sequences,
-                                    .max_length = limits->length,
-                                    .cu_seqlens = borders,
-                                    .row_count = limits->rows};
+    const struct tt_batch tokens = {
+        .token_count = limits->tokens,
+        .sequence_count = limits->sequences,
+        .max_length = limits->length,
+        .cu_seqlens = borders + limits->sequences + 1,
+        .branches = {.key_count = limits->copies > 0 ? tt_batch_limits_keys(limits) : 0,
+                     .cu_keys = borders,
+                     .copies = limits->copies},
+        .row_count = limits->rows};
     TT_GO(tt_rank_upload(rank, &tokens, &pass));
     TT_GO(tt_rank_attach_largest(rank, limits));
     if (tt_rank_share_begin(rank)) TT_GO(tt_rank_share(rank, &tokens, NULL, &pass));

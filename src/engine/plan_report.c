@@ -195,7 +195,8 @@ tt_status tt_plan_format(const struct tt_plan *plan, struct tt_str *text)
         TT_TRY(tt_str_printf(text, "\n  %-22s %12s", "in host memory",
                              tt_format_bytes((double)plan->memory.host_total, amount, sizeof amount)));
     TT_TRY(format_machine(plan, text));
-    return format_step(plan, text);
+    TT_TRY(format_step(plan, text));
+    return plan->prompts[0] != '\0' ? tt_str_printf(text, "\n%s", plan->prompts) : TT_OK;
 }
 
 /* The process on processors: its pages before its ranks were made, and the most that it ever had in memory, all its

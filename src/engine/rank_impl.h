@@ -28,6 +28,10 @@ void tt_rank_attached_deinit(struct tt_rank *rank);
 /* rank_tokens.c, for rank_batch.c: the tokens of a micro batch, in rank->batch. */
 TT_MUST_USE tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt_batch *batch,
                                            struct tt_pass *pass);
+/* rank_tokens.c, for rank_rows.c. Values of four bytes of the rows of the pass -> those of all rows of the micro batch,
+ * in place; and scales of these -> the sums of those that the pass has as one row, in `folded_N`, or as they are. */
+void tt_rank_unfold_rows(const struct tt_rank *rank, void *values_N);
+const float *tt_rank_fold_scales(const struct tt_rank *rank, const float *scale_N, float *folded_N);
 /* rank_reference.c, for tt_rank_init and tt_rank_deinit: memory for the reference of the objective.
  * TT_ERR_USAGE: there is none. */
 TT_MUST_USE tt_status tt_rank_reference_init(const struct tt_rank_config *config, struct tt_rank *rank);

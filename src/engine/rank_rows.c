@@ -13,10 +13,11 @@ int64_t tt_rank_labels(const struct tt_rank *rank)
 tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     const struct tt_objective_ops *ops = rank->objective.ops;
-    size_t rows = (size_t)config->limits.rows;
+    const struct tt_batch_limits *limits = &config->limits;
+    size_t rows = (size_t)(limits->all_rows > limits->rows ? limits->all_rows : limits->rows);
     size_t scores = (size_t)(tt_rank_labels(rank) * config->limits.sequences);
     if (ops->rows == NULL || tt_device_is_plan(rank->device)) return TT_OK;
-    float *block = tt_calloc(6 * rows + 2 * scores + 1, sizeof *block);
+    float *block = tt_calloc(7 * rows + 2 * scores + 1, sizeof *block);
     if (block == NULL) return TT_ERR_MEMORY;
     rank->rows = (struct tt_rank_rows){.block = block,
                                        .logp_N = block,
@@ -25,8 +26,9 @@ tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank 
                                        .mean_N = block + 3 * rows,
                                        .scale_N = block + 4 * rows,
                                        .correct_N = (int32_t *)(block + 5 * rows),
-                                       .scores_BL = block + 6 * rows,
-                                       .dscores_BL = block + 6 * rows + scores,
+                                       .folded_N = block + 6 * rows,
+                                       .scores_BL = block + 7 * rows,
+                                       .dscores_BL = block + 7 * rows + scores,
                                        .tally_count = (size_t)(tt_rank_labels(rank) * ops->tallies_of_label)};
     rank->rows.tallies = tt_calloc(rank->rows.tally_count + 1, sizeof *rank->rows.tallies);
     return rank->rows.tallies != NULL ? TT_OK : TT_ERR_MEMORY;
@@ -41,6 +43,7 @@ tt_status tt_rank_read_logp(struct tt_rank *rank, const struct tt_pass *pass, fl
     TT_TRY(tt_copy_to_host(rank->stream, logp_N, loss_N.data, tt_tensor_bytes(loss_N)));
     TT_TRY(tt_stream_synchronize(rank->stream));
     for (int64_t n = 0; n < rows; n++) logp_N[n] = -logp_N[n];
+    tt_rank_unfold_rows(rank, logp_N);
     return TT_OK;
 }
 
@@ -79,6 +82,9 @@ static tt_status run_objective(struct tt_rank *rank, const struct tt_batch *batc
     TT_TRY(read_rows(rank, pass, TT_RESULT_ENTROPY, own->entropy_N));
     TT_TRY(read_rows(rank, pass, TT_RESULT_MEAN, own->mean_N));
     TT_TRY(tt_rank_read_logp(rank, pass, own->logp_N));
+    tt_rank_unfold_rows(rank, own->correct_N);
+    tt_rank_unfold_rows(rank, own->entropy_N);
+    tt_rank_unfold_rows(rank, own->mean_N);
     return tt_objective_run(&rank->objective, &rows, shared);
 }
 
@@ -108,14 +114,13 @@ static tt_status run_scores(struct tt_rank *rank, const struct tt_batch *batch,
 tt_status tt_rank_run_objective(struct tt_rank *rank, const struct tt_batch *batch,
                                 const struct tt_objective_counts *counts, const struct tt_pass *pass)
 {
-    size_t bytes = (size_t)batch->row_count * sizeof(float);
     if (tt_device_is_plan(rank->device)) return TT_OK;
     if (tt_rank_labels(rank) > 0) return run_scores(rank, batch, counts, pass);
     if (batch->row_count == 0) return TT_OK;
     TT_TRY(run_objective(rank, batch, counts, pass, NULL));
-    return pass->in.gradient
-               ? tt_copy_to_device(rank->stream, pass->in.scale_N.data, rank->rows.scale_N, bytes)
-               : TT_OK;
+    if (!pass->in.gradient) return TT_OK;
+    const float *scale_N = tt_rank_fold_scales(rank, rank->rows.scale_N, rank->rows.folded_N);
+    return tt_copy_to_device(rank->stream, pass->in.scale_N.data, scale_N, tt_tensor_bytes(pass->in.scale_N));
 }
 
 tt_status tt_rank_finish_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT])

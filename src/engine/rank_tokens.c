@@ -3,7 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/integer.h"
-#include "data/batch.h"
+#include "data/fold.h"
 #include "engine/rank_impl.h"
 #include "engine/rank_tokens.h"
 
@@ -100,6 +100,15 @@ static size_t column_bytes(const struct tt_rank_tokens *tokens, const struct tt_
     return bytes;
 }
 
+/* The keys of the largest batch whose sequences begin alike. */
+static size_t branch_bytes(const struct tt_batch_limits *limits)
+{
+    size_t word = sizeof(int32_t), keys = (size_t)tt_batch_limits_keys(limits);
+    if (limits->copies == 0) return 0;
+    return aligned(((size_t)limits->sequences + 1) * word) + aligned(keys * word) +
+           aligned((size_t)(limits->tokens * limits->copies) * word);
+}
+
 /* ---- Life ---- */
 
 tt_status tt_rank_tokens_init(const struct tt_rank_config *config, struct tt_rank *rank)
@@ -112,6 +121,7 @@ tt_status tt_rank_tokens_init(const struct tt_rank_config *config, struct tt_ran
     size_t bytes = 2 * aligned(tokens * sizeof(int32_t)) + aligned(tokens * sizeof(int64_t)) +
                    aligned(((size_t)limits->sequences + 1) * sizeof(int32_t)) +
                    2 * aligned(rows * sizeof(int32_t)) + column_bytes(rank->tokens, limits) +
+                   branch_bytes(limits) +
                    (rank->objective.ops->rows != NULL ? aligned(rows * sizeof(float)) : 0) +
                    aligned((size_t)(limits->sequences * tt_rank_labels(rank)) * sizeof(float));
     TT_TRY(tt_buffer_create(rank->device, bytes, TT_PURPOSE_BATCH, &rank->tokens->batch_buffer));
@@ -128,6 +138,7 @@ void tt_rank_tokens_deinit(struct tt_rank *rank)
     if (rank->tokens == NULL) return;
     tt_buffer_destroy(rank->tokens->rope_buffer);
     tt_buffer_destroy(rank->tokens->batch_buffer);
+    tt_batch_storage_deinit(&rank->tokens->folded);
     tt_free(rank->tokens->rope_rows);
     tt_free(rank->tokens);
     rank->tokens = NULL;
@@ -142,10 +153,11 @@ int tt_rank_rope_part(const struct tt_rank *rank, int64_t length)
 static const int32_t *find_rope_rows(struct tt_rank *rank, const struct tt_batch *batch)
 {
     const struct tt_rope_parts *parts = &rank->tokens->rope_parts;
+    const int32_t *keys = batch->branches.key_count > 0 ? batch->branches.cu_keys : batch->cu_seqlens;
     if (parts->count == 1 || batch->positions == NULL) return batch->positions;
     for (int64_t b = 0, t = 0; t < batch->token_count; b++) {
         int64_t end = batch->reached != NULL ? batch->token_count : batch->cu_seqlens[b + 1],
-                length = end - t;
+                length = batch->reached != NULL ? end - t : keys[b + 1] - keys[b];
         for (; t < end; t++) {
             int part = tt_rope_part_of(parts, batch->reached != NULL ? batch->reached[t] : length);
             rank->tokens->rope_rows[t] = (int32_t)parts->first_rows[part] + batch->positions[t];
@@ -192,14 +204,41 @@ static tt_status upload_columns(struct tt_rank *rank, const struct tt_batch *bat
     return TT_OK;
 }
 
-tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt_batch *batch, struct tt_pass *pass)
+static tt_status check_limits(const struct tt_batch_limits *limits, const struct tt_batch *batch)
 {
-    const struct tt_batch_limits *limits = &rank->limits;
-    if (limits->tokens == 0 && batch->token_count == 0) return TT_OK; /* no rank ever has any */
-    if (batch->token_count > limits->tokens || batch->row_count > limits->rows ||
-        batch->sequence_count > limits->sequences)
-        return tt_fail(TT_ERR_INTERNAL, "a micro batch of %lld tokens is larger than the %lld planned for",
-                       (long long)batch->token_count, (long long)limits->tokens);
+    const struct tt_batch_branches *branches = &batch->branches;
+    if (batch->token_count <= limits->tokens && batch->row_count <= limits->rows &&
+        batch->sequence_count <= limits->sequences &&
+        (branches->key_count == 0 ||
+         (branches->copies <= limits->copies && branches->key_count <= tt_batch_limits_keys(limits))))
+        return TT_OK;
+    return tt_fail(TT_ERR_INTERNAL, "a micro batch of %lld tokens is larger than the %lld planned for",
+                   (long long)batch->token_count, (long long)limits->tokens);
+}
+
+/* The keys of a folded batch. */
+static tt_status upload_branches(struct tt_rank *rank, const struct tt_batch *batch, char **next)
+{
+    const struct tt_batch_branches *branches = &batch->branches;
+    struct tt_branches *to = &rank->batch.branches;
+    int64_t keys = branches->key_count, slots = batch->token_count * branches->copies, word = sizeof(int32_t);
+    void *cu_keys, *key_tokens, *token_keys;
+    if (keys == 0) return TT_OK;
+    TT_TRY(upload(rank, next, branches->cu_keys, (size_t)((batch->sequence_count + 1) * word), &cu_keys));
+    TT_TRY(upload(rank, next, branches->key_tokens, (size_t)(keys * word), &key_tokens));
+    TT_TRY(upload(rank, next, branches->token_keys, (size_t)(slots * word), &token_keys));
+    *to = (struct tt_branches){.key_count = keys,
+                               .host_cu_keys = branches->cu_keys,
+                               .cu_keys = tt_tensor_1d(cu_keys, TT_I32, batch->sequence_count + 1),
+                               .key_tokens_M = tt_tensor_1d(key_tokens, TT_I32, keys),
+                               .token_keys_TS =
+                                   tt_tensor_2d(token_keys, TT_I32, batch->token_count, branches->copies)};
+    return TT_OK;
+}
+
+static tt_status place_folded(struct tt_rank *rank, const struct tt_batch *batch, struct tt_pass *pass)
+{
+    TT_TRY(check_limits(&rank->limits, batch));
     TT_TRY(check_columns(rank, batch));
     int64_t tokens = batch->token_count, rows = batch->row_count;
     char *next = tt_buffer_data(rank->tokens->batch_buffer);
@@ -225,6 +264,7 @@ tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt_batch *batc
         .labels_N = tt_tensor_1d(labels, TT_I32, rows),
     };
     TT_TRY(upload_columns(rank, batch, &next));
+    TT_TRY(upload_branches(rank, batch, &next));
     memcpy(pass->lent.ropes, rank->tokens->ropes, sizeof pass->lent.ropes);
     if (rank->objective.ops->rows != NULL) {
         int64_t scores = tt_rank_labels(rank);
@@ -235,4 +275,32 @@ tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt_batch *batc
             pass->in.scale_N = tt_tensor_1d(next, TT_F32, rows);
     }
     return TT_OK;
+}
+
+tt_status tt_rank_place_tokens(struct tt_rank *rank, const struct tt_batch *batch, struct tt_pass *pass)
+{
+    struct tt_batch_fold fold;
+    struct tt_rank_tokens *tokens = rank->tokens;
+    if (rank->limits.tokens == 0 && batch->token_count == 0) return TT_OK; /* no rank ever has any */
+    TT_TRY(tt_batch_fold(batch, &tokens->folded, &fold));
+    tokens->row_of = fold.row_of;
+    tokens->all_rows = batch->row_count;
+    return place_folded(rank, &fold.batch, pass);
+}
+
+void tt_rank_unfold_rows(const struct tt_rank *rank, void *values_N)
+{
+    const int32_t *row_of = rank->tokens->row_of;
+    int32_t *values = values_N;
+    /* No row comes behind its place among all: those that are read are still as they were. */
+    for (int64_t n = rank->tokens->all_rows - 1; row_of != NULL && n >= 0; n--) values[n] = values[row_of[n]];
+}
+
+const float *tt_rank_fold_scales(const struct tt_rank *rank, const float *scale_N, float *folded_N)
+{
+    const int32_t *row_of = rank->tokens->row_of;
+    if (row_of == NULL) return scale_N;
+    memset(folded_N, 0, (size_t)rank->batch.row_count * sizeof *folded_N);
+    for (int64_t n = 0; n < rank->tokens->all_rows; n++) folded_N[row_of[n]] += scale_N[n];
+    return folded_N;
 }

@@ -19,6 +19,9 @@ struct tt_rank_tokens {
     struct tt_rope_table ropes[TT_PASS_ROPES];
     struct tt_rope_parts rope_parts; /* of `ropes` */
     int32_t *rope_rows;              /* [limits.tokens], host memory; NULL: rows are positions */
+    struct tt_batch_storage folded;  /* of the micro batch, where its sequences begin alike */
+    const int32_t *row_of;           /* of the fold (data/fold.h); NULL: nothing is folded */
+    int64_t all_rows;                /* rows of all sequences of the micro batch */
 };
 
 #endif

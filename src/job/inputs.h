@@ -47,6 +47,7 @@ struct tt_inputs {
     struct tt_dataset *train, *eval;    /* NULL when not asked for */
     struct tt_streamed *streamed;       /* owned, in place of `train`; NULL: there are none */
     bool dated;                         /* as in the configuration */
+    bool shares_prompts;                /* set where the rows are ordered (job/shared_prompt.h) */
     double train_seconds, eval_seconds; /* of reading, rendering and tokenizing them; 0: nothing was */
     /* Chat templates: those of chat_template_path, else those of the adapter's folder; empty: the model folder's */
     struct tt_chat_files templates;

@@ -88,6 +88,9 @@ static const struct tt_setting plan_settings[] = {
     {.name = "sequence_length", .aliases = "seq_length seq", .type = TT_SETTING_INT, FIELD(sequence_length),
      .default_text = "0", .minimum = 0, .maximum = 1 << 20, .of = "language",
      .help = "Tokens of each row; 0: max_length."},
+    {.name = "prompt_length", .type = TT_SETTING_INT, FIELD(prompt_length), .default_text = "0", .minimum = 0,
+     .maximum = 1 << 20, .of = "language",
+     .help = "Tokens of each row's prompt, which shared_prompt computes once; 0: every token counts for each answer."},
     {.name = "num_classes", .type = TT_SETTING_INT, FIELD(num_classes), .default_text = "0", .maximum = 100000,
      .of = "detection",
      .help = "Of a detection: classes with the background, as torchvision counts them; 0: those of weights_path, "

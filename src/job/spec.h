@@ -54,6 +54,7 @@ struct tt_plan_spec {
     struct tt_job_spec job;
     const char *config_json;   /* a config.json; NULL: that of the folder model_name_or_path */
     int64_t sequence_length;   /* tokens of a row; 0: max_length */
+    int64_t prompt_length;     /* of them the prompt's; 0: none */
     const char *device;        /* "auto", "cpu", "cuda", or a chip such as "h200" */
     int64_t generation_length; /* > 0: of generation, tokens of a sequence with its answer */
     int64_t num_classes;       /* of a detection, with the background; 0: not given */

@@ -37,6 +37,16 @@ struct tt_device_column {
     tt_tensor values; /* f32 */
 };
 
+/* The keys of sequences that begin with tokens of others (data/fold.h): each sequence has those of all its tokens, M
+ * keys in all. Empty tensors: every token belongs to one sequence. */
+struct tt_branches {
+    int64_t key_count;           /* M */
+    const int32_t *host_cu_keys; /* [B + 1] */
+    tt_tensor cu_keys;           /* i32 [B + 1] */
+    tt_tensor key_tokens_M;      /* i32: the token that a key is of */
+    tt_tensor token_keys_TS;     /* i32: the keys of each token, at most S, rising, then M */
+};
+
 /* A micro batch in device memory: T tokens of B concatenated sequences, and attachments. */
 struct tt_device_batch {
     int64_t token_count;    /* T, may be 0 */
@@ -50,9 +60,10 @@ struct tt_device_batch {
     tt_tensor row_keys_T;
     tt_tensor cu_seqlens; /* i32 [B + 1] */
     const int32_t *host_cu_seqlens;
-    int64_t row_count;                                      /* N: rows with a label */
-    tt_tensor rows_N;                                       /* i32, increasing: the tokens with a label */
-    tt_tensor labels_N;                                     /* i32: the token that follows row rows_N[n] */
+    struct tt_branches branches; /* cu_seqlens are then borders of the tokens that are a sequence's own */
+    int64_t row_count;           /* N: rows with a label */
+    tt_tensor rows_N;            /* i32, increasing: the tokens with a label */
+    tt_tensor labels_N;          /* i32: the token that follows row rows_N[n] */
     struct tt_device_column columns[TT_DEVICE_COLUMNS_MAX]; /* those that the objective or a block asks for */
     int column_count;
     struct tt_attachment attachments[TT_ATTACHMENTS_MAX];

@@ -263,6 +263,7 @@ static tt_status attend(const struct tt_self_attention *attention, const struct 
         .o_THE = tt_tensor_heads(saved->o_TC, attention->heads),
         .lse_HT = saved->lse_HT,
     };
+    TT_TRY(tt_attention_copy_keys(pass, args));
     return tt_attention_widen_sinks(attention, pass, &args->sinks_H);
 }
 
@@ -415,9 +416,11 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
                                               .dv_TKE = grad.v_TKE,
                                               .dsinks_H = tt_param_grad(attention->sinks)};
     TT_TRY(attend(attention, pass, &ready, saved, &args.forward));
+    TT_TRY(tt_attention_push_copies(pass, &args));
     TT_TRY(push_attention_scratch(pass, &args));
     TT_TRY(offer_quiet(pass));
     TT_TRY(tt_attention_backward(pass->lent.stream, &args));
+    TT_TRY(tt_attention_join_copies(pass, &args, &grad));
     TT_TRY(tt_attention_pass_key_gradients(attention, pass, dqkv_TC, dkv_TC));
     tt_workspace_release(workspace, mark);
     if (has_qk_norm(attention) && rotates_first(attention))

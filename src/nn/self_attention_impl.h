@@ -68,6 +68,20 @@ TT_MUST_USE tt_status tt_attention_pass_key_gradients(const struct tt_self_atten
                                                       const struct tt_pass *pass, tt_tensor dqkv_TC,
                                                       tt_tensor dkv_TC);
 
+/* ---- Sequences that begin with tokens of others ---- */
+
+/* Replaces keys and values by those of all sequences, in scratch that is pushed here; nothing where each token belongs to
+ * one sequence, as below. */
+TT_MUST_USE tt_status tt_attention_copy_keys(const struct tt_pass *pass,
+                                             struct tt_attention_forward_args *args);
+/* Replaces the gradients of keys and values by those of the copies, in scratch that is pushed here; then makes those
+ * of the tokens of them. */
+TT_MUST_USE tt_status tt_attention_push_copies(const struct tt_pass *pass,
+                                               struct tt_attention_backward_args *args);
+TT_MUST_USE tt_status tt_attention_join_copies(const struct tt_pass *pass,
+                                               const struct tt_attention_backward_args *args,
+                                               const struct qkv *grad);
+
 /* ---- The gate of the output ---- */
 
 /* Whether backward reads the normed input. */

@@ -88,6 +88,21 @@ static tt_status lay_ranks(const struct tt_plan_spec *spec, struct tt_rank_layou
     return TT_OK;
 }
 
+/* Takes the prompts' copies out of the batch: those of `prompt_length` tokens, which every row of the plan has. */
+static void share_prompts(const struct tt_plan_spec *spec, const struct tt_shared_prompt *prompt,
+                          struct tt_batch_limits *limits)
+{
+    int64_t groups = limits->sequences / (int64_t)prompt->answers, each = spec->prompt_length;
+    if (each >= limits->length) each = limits->length - 1;
+    if (!prompt->shares || each <= 0) return;
+    int64_t copies = (limits->sequences - groups) * each;
+    limits->copies = (int64_t)prompt->answers;
+    limits->keys = limits->tokens;
+    limits->all_rows = limits->rows;
+    limits->tokens -= copies;
+    limits->rows -= copies;
+}
+
 static tt_status plan_training(const struct tt_plan_spec *spec, const struct tt_rank_layout *layout,
                                const struct tt_model_facts *model, const struct tt_model_options *options,
                                bool advises, struct tt_plan *plan)
@@ -95,7 +110,10 @@ static tt_status plan_training(const struct tt_plan_spec *spec, const struct tt_
     const struct tt_job_spec *config = &spec->job;
     struct tt_batch_limits limits, eval = {0};
     struct tt_rank_config rank;
+    struct tt_shared_prompt prompt;
     TT_TRY(tt_tasks[config->task]->limits(spec, model, &limits, &eval));
+    TT_TRY(tt_shared_prompt_settle(config, model, options, limits.length, true, &prompt));
+    share_prompts(spec, &prompt, &limits);
     TT_TRY(tt_rank_config_make(&config->shard, layout, model, options, TT_RANK_TRAINS, NULL, &rank));
     rank.objective = &config->objective;
     rank.continues = config->model.adapter_name_or_path != NULL;
@@ -103,8 +121,10 @@ static tt_status plan_training(const struct tt_plan_spec *spec, const struct tt_
     rank.optim = &config->optim;
     rank.saves = true;
     rank.saves_state = !config->watch.save_only_model;
-    return (advises ? tt_plan_make : tt_plan_try)(
-        &rank, tt_rank_layout_ranks(layout), config->run.gradient_accumulation_steps, &limits, &eval, plan);
+    TT_TRY((advises ? tt_plan_make : tt_plan_try)(
+        &rank, tt_rank_layout_ranks(layout), config->run.gradient_accumulation_steps, &limits, &eval, plan));
+    tt_shared_prompt_describe(&prompt, limits.keys, limits.tokens, plan->prompts);
+    return TT_OK;
 }
 
 static tt_status plan_generation(const struct tt_plan_spec *spec, const struct tt_rank_layout *layout,

@@ -161,6 +161,7 @@ static tt_status compare(struct probe *probe, const struct tt_world *world, cons
     TT_GO(tt_json_object(json, json->root, "inputs", &inputs));
     tt_snprintf(probe->data.date, sizeof probe->data.date, "%s", date);
     TT_GO(tt_run_data_open(&probe->job, world, NULL, &probe->data));
+    probe->data.identity = identity;
     (void)tt_run_plan_batch_of(&probe->job, &probe->found, identity, tt_world_data_size(world));
     TT_GO(tt_run_data_order(&probe->job, tt_world_data_size(world), &probe->data, &probe->length));
     now = tt_resume_identity(&probe->job, &probe->data.inputs, &probe->length, tt_world_data_size(world));

@@ -8,6 +8,7 @@
 #include "infer/generation_rank.h"
 #include "launch/fingerprint.h"
 #include "job/eval_sets.h"
+#include "job/shared_prompt.h"
 #include "run/exact_match.h"
 #include "run/hub_names.h"
 #include "run/open_world.h"
@@ -124,13 +125,17 @@ static tt_status open_inputs(struct evaluation_run *run, const struct tt_world *
 static tt_status order_data(struct evaluation_run *run, int data_size, struct tt_batch_limits *limits)
 {
     const struct tt_run_spec *spec = &run->config->run;
+    struct tt_shared_prompt prompt;
+    TT_TRY(tt_shared_prompt_settle(run->config, &run->inputs.model_facts, &run->inputs.model_options,
+                                   run->inputs.max_length, false, &prompt));
     const struct tt_task_order how = {.data_size = data_size,
                                       .batch_size = spec->per_device_eval_batch_size,
                                       .accumulation = 1,
                                       .seed = (uint64_t)spec->seed,
                                       .run = spec,
                                       .rows = &run->config->data,
-                                      .needs = run->config->objective.ops->needs};
+                                      .needs = run->config->objective.ops->needs,
+                                      .shares = prompt.shares};
     const struct tt_task_run_ops *task = tt_task_run_of(&run->inputs);
     TT_TRY(task->order(&run->inputs, &how, &run->data));
     *limits = task->limits(&run->inputs, &run->data, 0);

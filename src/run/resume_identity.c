@@ -204,7 +204,8 @@ struct tt_json_value *tt_resume_unwritten(const char *name)
         for (const struct tt_setting *row = rows->sections[s].rows; row->name != NULL; row++)
             if ((row->changes & TT_CHANGES_RESULT_IF_SET) != 0 && strcmp(row->name, name) == 0)
                 return default_of(row);
-    if (strcmp(name, "nesterov") == 0) return tt_json_new_bool(false);
+    if (strcmp(name, "nesterov") == 0 || strcmp(name, TT_RESUME_SHARED_PROMPT) == 0)
+        return tt_json_new_bool(false);
     return strcmp(name, "fp8_products") == 0 ? tt_json_new_string("none") : NULL;
 }
 

@@ -1,7 +1,9 @@
 #include "run/run_data.h"
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/number.h"
+#include "run/resume.h"
 
 /* A file that takes a moment is named before it is read. */
 static void announce_rows(const struct tt_run_job *job, const char *path)
@@ -37,12 +39,29 @@ void tt_run_data_close(struct tt_run_data *data)
     tt_fingerprint_deinit(&data->fingerprint);
 }
 
+/* A run that goes on shares prompts as it did before: earlier versions shared none. */
+static tt_status settle_prompts(const struct tt_run_job *job, struct tt_run_data *data)
+{
+    struct tt_inputs *inputs = &data->inputs;
+    struct tt_shared_prompt *prompt = &data->prompt;
+    TT_TRY(tt_shared_prompt_settle(job->all, &inputs->model_facts, &inputs->model_options, inputs->max_length,
+                                   true, prompt));
+    if (data->identity != NULL && job->data->shared_prompt < 0 && prompt->shares &&
+        !tt_json_is_true(tt_json_get(data->identity, TT_RESUME_SHARED_PROMPT))) {
+        prompt->shares = false;
+        prompt->reason = "the run began so";
+    }
+    inputs->shares_prompts = prompt->shares;
+    return TT_OK;
+}
+
 tt_status tt_run_data_order(const struct tt_run_job *job, int data_size, struct tt_run_data *data,
                             struct tt_run_length *length)
 {
     const struct tt_run_spec *run = job->run;
     const struct tt_task_run_ops *task = tt_task_run_of(&data->inputs);
     int64_t steps_per_epoch = 0;
+    TT_TRY(settle_prompts(job, data));
     const struct tt_task_order train = {
         .train = true,
         .data_size = data_size,
@@ -52,6 +71,7 @@ tt_status tt_run_data_order(const struct tt_run_job *job, int data_size, struct 
         .run = run,
         .rows = job->data,
         .needs = job->objective->ops->needs,
+        .shares = data->prompt.shares,
     };
     TT_TRY(task->order(&data->inputs, &train, &data->train));
     TT_TRY(task->epoch_steps(&data->inputs, &data->train, &steps_per_epoch));
@@ -66,6 +86,13 @@ tt_status tt_run_data_order(const struct tt_run_job *job, int data_size, struct 
     TT_TRY(task->order(&data->inputs, &eval, &data->eval));
     data->eval_limits = task->limits(&data->inputs, &data->eval, 0);
     return TT_OK;
+}
+
+void tt_run_data_describe_prompts(const struct tt_run_data *data, char text[TT_SHARED_PROMPT_BYTES])
+{
+    int64_t all = 0, computed = 0;
+    if (data->train.sampler != NULL) tt_sampler_tokens(data->train.sampler, &all, &computed);
+    tt_shared_prompt_describe(&data->prompt, all, computed, text);
 }
 
 void tt_run_data_unorder(struct tt_run_data *data)

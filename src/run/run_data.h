@@ -2,6 +2,7 @@
 #ifndef TT_RUN_RUN_DATA_H
 #define TT_RUN_RUN_DATA_H
 
+#include "job/shared_prompt.h"
 #include "launch/fingerprint.h"
 #include "launch/world.h"
 #include "run/run_job.h"
@@ -12,6 +13,9 @@
 struct tt_run_data {
     /* what chat templates print: of the settings, the checkpoint or the start */
     char date[TT_CHAT_DATE_BYTES];
+    /* NULL, or lent: the identity of the run that this one goes on, or is compared with */
+    const struct tt_json_value *identity;
+    struct tt_shared_prompt prompt;
     struct tt_inputs inputs;
     struct tt_load_source begin;       /* of a run that goes on: the values with which it began */
     struct tt_fingerprint fingerprint; /* of the input files */
@@ -27,6 +31,8 @@ void tt_run_data_close(struct tt_run_data *data);
  * samples. */
 TT_MUST_USE tt_status tt_run_data_order(const struct tt_run_job *job, int data_size, struct tt_run_data *data,
                                         struct tt_run_length *length);
+/* A line about the prompts of ordered rows (tt_shared_prompt_describe). */
+void tt_run_data_describe_prompts(const struct tt_run_data *data, char text[TT_SHARED_PROMPT_BYTES]);
 /* Drops that order, so that it may be made again. */
 void tt_run_data_unorder(struct tt_run_data *data);
 

@@ -28,6 +28,7 @@ struct tt_task_order {
     const struct tt_run_spec *run;     /* lent: sampling */
     const struct tt_data_config *rows; /* lent: packing */
     unsigned needs;                    /* of the objective */
+    bool shares;                       /* prompts (job/shared_prompt.h) */
 };
 
 /* A data set in its order. A zeroed struct is empty. */

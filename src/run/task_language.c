@@ -56,6 +56,7 @@ static tt_status order(const struct tt_inputs *inputs, const struct tt_task_orde
         .mismatched = (how->needs & TT_NEEDS_MISMATCHED) != 0,
         .value = how->rows->rows_kind != NULL ? how->rows->rows_kind->value : NULL,
         .prompt_rows = (how->needs & TT_NEEDS_PROMPT_ROWS) != 0,
+        .shares = how->shares,
     };
     if (how->train && inputs->streamed != NULL) return order_stream(inputs, how, &config, data);
     return tt_sampler_create(how->train ? inputs->train : inputs->eval, &config, &data->sampler);
@@ -244,6 +245,7 @@ static void identify(const struct tt_inputs *inputs, const struct tt_data_config
         tt_resume_add_word(to, "packing_strategy", data->packing_strategy);
     else
         tt_json_set(to, "packing_strategy", tt_json_new_null());
+    if (inputs->shares_prompts) tt_json_set(to, TT_RESUME_SHARED_PROMPT, tt_json_new_bool(true));
 }
 
 const struct tt_task_run_ops tt_task_run_language = {

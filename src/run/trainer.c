@@ -205,6 +205,8 @@ static tt_status open_inputs(struct training *training)
                                                   tt_run_record_interrupted(spec->output_dir));
     if (training->world.first_rank == 0) TT_TRY(tt_output_dir_check(&run->rank0.output, spec, goes_on));
     TT_TRY(resolve_date(&run->job, &run->resume, run->data.date));
+    if (run->resume.folder != NULL)
+        TT_TRY(tt_json_object(&run->resume.state, run->resume.state.root, "identity", &run->data.identity));
     return tt_run_data_open(&run->job, &training->world, run->resume.folder, &run->data);
 }
 

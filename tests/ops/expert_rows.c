@@ -209,7 +209,7 @@ static void hostile_arguments(void **state)
                                          tt_tensor_2d(memory[1], TT_F32, 4, 4)};
     test_refused(tt_spread_rows(device.stream, &spread), TT_ERR_INTERNAL, "4 rows are not slots of 3 tokens");
     struct tt_combine_rows_args combine = {.x_MD = tt_tensor_2d(memory[0], TT_F32, 3, 4),
-                                           .place_TS = good.place_TS,
+                                           .weights_TS = tt_tensor_2d(memory[2], TT_F32, 2, 2),
                                            .y_TD = tt_tensor_2d(memory[1], TT_F32, 2, 4)};
     test_refused(tt_combine_rows(device.stream, &combine), TT_ERR_INTERNAL, "x has 3 rows for 4 slots");
     struct tt_weigh_rows_args weigh = {.g_MD = tt_tensor_2d(memory[0], TT_F32, 4, 4),

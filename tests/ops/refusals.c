@@ -256,8 +256,12 @@ static void rows_and_elements(void **state)
     struct tt_gather_rows_args gather = {matrix(0, TT_F32, 2, 4), vector(1, TT_I32, 1),
                                          matrix(2, TT_F32, 1, 4)};
     test_ok(tt_gather_rows(device.stream, &gather));
-    REFUSE(tt_gather_rows, gather, args.rows_N.dims[0] = 3,
-           "gather_rows: 3 rows are named, the matrix has 2");
+    REFUSE(tt_gather_rows, gather, args.rows_N.dims[0] = 3, "gather_rows: y is");
+    struct tt_scatter_rows_args scatter = {matrix(2, TT_F32, 1, 4), vector(1, TT_I32, 1),
+                                           matrix(0, TT_F32, 2, 4), false};
+    test_ok(tt_scatter_rows(device.stream, &scatter));
+    REFUSE(tt_scatter_rows, scatter, args.rows_N.dims[0] = 3,
+           "scatter_rows: 3 rows are named, the matrix has 2");
     struct tt_adamw_args adamw = {.param = vector(0, TT_F32, 4),
                                   .grad = vector(1, TT_F32, 4),
                                   .m = vector(2, TT_F32, 4),

@@ -1,5 +1,5 @@
-/* Every objective that reads the rows of its step has a row here: ranks 1, 2 and 4, strategies, micro batches, and
- * bases in NF4 and FP8 give one curve of its loss and one of each metric that its row names. The test fails where an
+/* Every objective that reads the rows of its step has a row here: ranks 1, 2 and 4, strategies, micro batches, prompts
+ * that answers share and that each has for itself, and bases in NF4 and FP8 give one curve of its loss and one of each metric that its row names. The test fails where an
  * objective has no row. */
 #include <math.h>
 #include <setjmp.h>
@@ -96,6 +96,7 @@ static void splits_give_one_curve(const struct row *row, const char *folder, con
         "ranks 2 per_device_train_batch_size 4 recompute cheap sharding_strategy SHARD_GRAD_OP",
         "ranks 4 per_device_train_batch_size 1 gradient_accumulation_steps 2 recompute block",
         "ranks 1 per_device_train_batch_size 2 gradient_accumulation_steps 4",
+        "ranks 1 per_device_train_batch_size 8 recompute cheap shared_prompt false",
     };
     for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
         struct curve got;

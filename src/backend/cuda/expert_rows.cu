@@ -361,7 +361,8 @@ extern "C" tt_status tt_cuda_combine_rows(struct tt_stream *stream, const struct
     c.weights = static_cast<const float *>(args->weights_TS.data);
     c.place = static_cast<const int32_t *>(args->place_TS.data);
     c.x = rows_of(args->x_MD), c.addend = rows_of(args->addend_TD), c.y = rows_of(args->y_TD);
-    c.width = args->x_MD.dims[1], c.slots = (int)(args->x_MD.dims[0] / tokens);
+    c.width = args->x_MD.dims[1];
+    c.slots = (int)(args->place_TS.data != nullptr ? args->place_TS : args->weights_TS).dims[1];
     return with_vectors(args->x_MD.dtype, c.width, args->x_MD, args->addend_TD, args->y_TD,
                         [&](auto t, auto w) {
                             combine<decltype(t), decltype(w)::value>

@@ -36,13 +36,10 @@ tt_status tt_embedding_backward(struct tt_stream *stream, const struct tt_embedd
     return tt_dispatch_embedding_backward(stream, args);
 }
 
-/* Row numbers rise strictly, so there are at most as many as the matrix `whole` has rows. */
 static void check_rows(struct tt_check *check, tt_tensor whole, tt_tensor rows, const char *part_name,
                        tt_tensor part)
 {
     if (check->status != TT_OK) return;
-    tt_check_that(check, rows.dims[0] <= whole.dims[0], "%lld rows are named, the matrix has %lld",
-                  (long long)rows.dims[0], (long long)whole.dims[0]);
     tt_check_shape(check, part_name, part, TT_TYPES_REAL, 2, TT_DIMS(rows.dims[0], whole.dims[1]));
     tt_check_type(check, part_name, part, whole.dtype);
 }
@@ -64,6 +61,11 @@ tt_status tt_scatter_rows(struct tt_stream *stream, const struct tt_scatter_rows
     struct tt_check check = {.op = "scatter_rows"};
     tt_check_tensor(&check, "y", args->y_TD, TT_TYPES_REAL, 2, 2);
     tt_check_tensor(&check, "rows", args->rows_N, TT_TYPES_I32, 1, 1);
+    if (check.status != TT_OK) return check.status;
+    /* they rise strictly */
+    tt_check_that(&check, args->rows_N.dims[0] <= args->y_TD.dims[0],
+                  "%lld rows are named, the matrix has %lld", (long long)args->rows_N.dims[0],
+                  (long long)args->y_TD.dims[0]);
     check_rows(&check, args->y_TD, args->rows_N, "x", args->x_ND);
     tt_check_apart(&check, "y", args->y_TD, "x", args->x_ND);
     tt_check_apart(&check, "y", args->y_TD, "rows", args->rows_N);

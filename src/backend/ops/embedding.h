@@ -29,7 +29,7 @@ TT_MUST_USE tt_status tt_embedding_backward(struct tt_stream *stream,
 /* y[n] = x[rows[n]] */
 struct tt_gather_rows_args {
     tt_tensor x_TD;
-    tt_tensor rows_N; /* i32, strictly increasing */
+    tt_tensor rows_N; /* i32, in any order; a row may be there several times */
     tt_tensor y_ND;   /* x's type */
 };
 TT_MUST_USE tt_status tt_gather_rows(struct tt_stream *stream, const struct tt_gather_rows_args *args);

@@ -64,8 +64,8 @@ tt_status tt_combine_rows(struct tt_stream *stream, const struct tt_combine_rows
     tt_check_tensor(&check, "slots", slots, TT_TYPES_I32 | TT_TYPES_F32, 2, 2);
     if (check.status != TT_OK) return check.status;
     int64_t tokens = slots.dims[0];
-    tt_check_that(&check, x.dims[0] == tt_tensor_count(slots), "x has %lld rows for %lld slots",
-                  (long long)x.dims[0], (long long)tt_tensor_count(slots));
+    tt_check_that(&check, !tt_tensor_is_empty(args->place_TS) || x.dims[0] == tt_tensor_count(slots),
+                  "x has %lld rows for %lld slots", (long long)x.dims[0], (long long)tt_tensor_count(slots));
     if (!tt_tensor_is_empty(args->place_TS))
         check_slots(&check, "place", args->place_TS, TT_TYPES_I32, slots);
     if (!tt_tensor_is_empty(args->weights_TS))

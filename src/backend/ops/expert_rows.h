@@ -24,7 +24,7 @@ struct tt_spread_rows_args {
 TT_MUST_USE tt_status tt_spread_rows(struct tt_stream *stream, const struct tt_spread_rows_args *args);
 
 /* y[t] = addend[t] + sum over s of weights[t,s] x[place[t,s]], in order of the slots, in fp32, rounded once. Where
- * `place` is empty the row of a slot is the slot. */
+ * `place` is empty the row of a slot is the slot; else slots may have a row in common, and x any number of rows. */
 struct tt_combine_rows_args {
     tt_tensor x_MD;       /* f32 | bf16 */
     tt_tensor weights_TS; /* f32, contiguous; empty: 1 */

@@ -131,6 +131,12 @@ static tt_status plan_lora_gradients(struct tt_stream *stream, const struct tt_l
     return moves(stream, bytes);
 }
 
+/* Pairs of a query and a key that it sees, in a sequence of `length` tokens. */
+static double pairs_of(double length, double window)
+{
+    return window > 0.0 && window < length ? window * length - window * window / 2.0 : length * length / 2.0;
+}
+
 /* FLOPs of the forward pass, scaled to the rate reached by sequences of 4096 tokens and heads of 128. Shorter
  * sequences reach less: rate ~ length / (length + half), which is within a tenth of cuDNN's on an H200 from 256
  * to 16384 tokens. */
@@ -140,9 +146,9 @@ static double attention_work(const struct tt_attention_forward_args *args, doubl
     const double reference = 4096.0;
     for (int64_t b = 0; b < args->sequence_count; b++) {
         double length = (double)(args->cu_k[b + 1] - args->cu_k[b]), window = (double)args->window;
+        double before = length - (double)(args->cu_q[b + 1] - args->cu_q[b]); /* keys without a query */
         if (length <= 0.0) continue;
-        double pairs = length * length / 2.0;
-        if (window > 0.0 && window < length) pairs = window * length - window * window / 2.0;
+        double pairs = pairs_of(length, window) - pairs_of(before, window);
         work += 4.0 * head_dim * heads * pairs * (length + half) / length * reference / (reference + half);
     }
     return head_dim < 128.0 ? work * (128.0 / head_dim) / (1.0 + (128.0 / head_dim - 1.0) / 2.0) : work;

@@ -1,9 +1,16 @@
-/* Small models of every kind of layer, for gradients.c: texts of config.json, what is built of them, what trains. */
+/* Small models of every kind of layer: texts of config.json, what is built of them, what trains. */
 #ifndef TT_TESTS_UNIT_MODEL_GRADIENT_VARIANTS_H
 #define TT_TESTS_UNIT_MODEL_GRADIENT_VARIANTS_H
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <cmocka.h>
+#include "model/llama.h"
+#include "support/model_facts.h"
+#include "support/model_runner.h"
 
 struct variant {
     const char *name;
@@ -329,5 +336,53 @@ static const struct variant variants[] = {
     {.name = "lora, tied, saved embedding", .tied = true, .modules_to_save = "[\"embed_tokens\"]"},
     {.name = "lora, tied, saved head", .tied = true, .modules_to_save = "[\"lm_head\"]"},
 };
+
+static inline void set_features(const struct variant *variant, struct tt_model_facts *facts)
+{
+    struct tt_llama *llama = TT_FAMILY_OWN(facts, struct tt_llama);
+    facts->tie_word_embeddings = variant->tied;
+    facts->layers[1].window = variant->window;
+    if (variant->no_rope) facts->layers[1].rope = -1;
+    llama->attention_bias = variant->attention_bias;
+    llama->output_bias = variant->output_bias;
+    llama->mlp_bias = variant->mlp_bias;
+    llama->qk_norm = variant->qk_norm;
+}
+
+/* A model with values that are nowhere special. */
+static inline struct tt_model_runner *variant_runner(const struct variant *variant, tt_dtype dtype)
+{
+    static const char even[] =
+        "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 16, \"intermediate_size\": 24, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, "
+        "\"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"rope_theta\": 100}";
+    static const char odd[] =
+        "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 9, \"intermediate_size\": 21, "
+        "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 6, "
+        "\"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"rope_theta\": 100}";
+    struct tt_model_facts facts;
+    assert_int_equal(test_facts(variant->text != NULL ? variant->text
+                                : variant->unaligned  ? odd
+                                                      : even,
+                                &facts),
+                     TT_OK);
+    if (variant->text == NULL) set_features(variant, &facts);
+    struct tt_model_options options = {.compute_dtype = dtype, .train_base = variant->train_base};
+    if (!variant->train_base) {
+        options.lora = (struct tt_lora_config){.enabled = true,
+                                               .r = 3,
+                                               .alpha = 5,
+                                               .dropout = variant->dropout,
+                                               .target_modules = variant->target_modules,
+                                               .target_parameters = variant->target_parameters,
+                                               .modules_to_save = variant->modules_to_save,
+                                               .layers_to_transform = variant->layers_to_transform};
+    }
+    struct tt_model_runner *runner = tt_runner_create(&facts, &options);
+    tt_runner_fill(runner, 5, 0.3);
+    runner->pass.in.label_smoothing = (float)variant->smoothing;
+    runner->pass.in.embedding_noise = (float)variant->noise;
+    return runner;
+}
 
 #endif

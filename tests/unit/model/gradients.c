@@ -8,66 +8,23 @@
 #include <string.h>
 #include <cmocka.h>
 #include "base/alloc.h"
-#include "model/llama.h"
-#include "support/model_facts.h"
 #include "support/model_runner.h"
 #include "unit/model/gradient_variants.h"
 
 enum { TOKENS = 19, VOCAB = 37 };
 static const int64_t lengths[] = {7, 1, 11};
 
-static void set_features(const struct variant *variant, struct tt_model_facts *facts)
-{
-    struct tt_llama *llama = TT_FAMILY_OWN(facts, struct tt_llama);
-    facts->tie_word_embeddings = variant->tied;
-    facts->layers[1].window = variant->window;
-    if (variant->no_rope) facts->layers[1].rope = -1;
-    llama->attention_bias = variant->attention_bias;
-    llama->output_bias = variant->output_bias;
-    llama->mlp_bias = variant->mlp_bias;
-    llama->qk_norm = variant->qk_norm;
-}
-
 static struct tt_model_runner *make(const struct variant *variant, tt_dtype dtype)
 {
-    static const char even[] =
-        "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 16, \"intermediate_size\": 24, "
-        "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 8, "
-        "\"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"rope_theta\": 100}";
-    static const char odd[] =
-        "{\"model_type\": \"llama\", \"vocab_size\": 37, \"hidden_size\": 9, \"intermediate_size\": 21, "
-        "\"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 6, "
-        "\"max_position_embeddings\": 64, \"rms_norm_eps\": 1e-5, \"rope_theta\": 100}";
-    struct tt_model_facts facts;
-    assert_int_equal(test_facts(variant->text != NULL ? variant->text
-                                : variant->unaligned  ? odd
-                                                      : even,
-                                &facts),
-                     TT_OK);
-    if (variant->text == NULL) set_features(variant, &facts);
-    struct tt_model_options options = {.compute_dtype = dtype, .train_base = variant->train_base};
-    if (!variant->train_base) {
-        options.lora = (struct tt_lora_config){.enabled = true,
-                                               .r = 3,
-                                               .alpha = 5,
-                                               .dropout = variant->dropout,
-                                               .target_modules = variant->target_modules,
-                                               .target_parameters = variant->target_parameters,
-                                               .modules_to_save = variant->modules_to_save,
-                                               .layers_to_transform = variant->layers_to_transform};
-    }
-    struct tt_model_runner *runner = tt_runner_create(&facts, &options);
+    struct tt_model_runner *runner = variant_runner(variant, dtype);
     int32_t ids[TOKENS], labels[TOKENS];
     for (int t = 0; t < TOKENS; t++) {
         ids[t] = (t * 7 + 3) % VOCAB;
         labels[t] = t % 3 == 1 ? -100 : (t * 11 + 5) % VOCAB;
     }
-    tt_runner_fill(runner, 5, 0.3);
     tt_runner_set_batch(runner, ids, lengths, 3, labels);
     runner->pass.in.loss_scale = 1.0f / 8;
     runner->pass.in.training = true;
-    runner->pass.in.label_smoothing = (float)variant->smoothing;
-    runner->pass.in.embedding_noise = (float)variant->noise;
     return runner;
 }
 
