@@ -3,10 +3,11 @@
 Prints a JSON line for each share: seconds of a step, median of those behind the first two, of runs in alternating order,
 and the largest relative difference of a loss.
 
-    bench/shared_prompt.py [--rounds 3] [--steps 6] [--length 512] [--shares 0.5,0.75] TRIMTAB CONFIG_JSON [--key value ...]
+    bench/shared_prompt.py [--rounds 3] [--steps 6] [--length 512] [--shares 0.5,0.75] [--processor] TRIMTAB CONFIG_JSON [--key value ...]
 
 Every row is a prompt and two answers of random letters, each of which is a token; prompt and answer have --length tokens
-together. The weights are random. Settings behind CONFIG_JSON are those of `trimtab train`; objective is dpo,
+together. With --processor the seconds are those that processors worked, also on a busy machine: of a run less one of two
+steps. The weights are random. Settings behind CONFIG_JSON are those of `trimtab train`; objective is dpo,
 per_device_train_batch_size 4 unless they say otherwise. Files are made in TMPDIR and removed."""
 import argparse
 import json
@@ -44,19 +45,31 @@ def make_model(folder, config):
         shutil.copy(TOKENIZER / name, folder / name)
 
 
-def run(options, folder, shared, more):
+def run(options, folder, shared, more, steps):
     output = folder / "output"
     command = [options.trimtab, "train", "--objective", "dpo", "--model_name_or_path", str(folder / "model"),
                "--init", "random", "--dataset_name", str(folder / "rows.jsonl"), "--output_dir", str(output),
-               "--overwrite_output_dir", "true", "--max_steps", str(options.steps), "--logging_steps", "1",
+               "--overwrite_output_dir", "true", "--max_steps", str(steps), "--logging_steps", "1",
                "--save_strategy", "no", "--learning_rate", "1e-5", "--max_length", str(options.length),
                "--per_device_train_batch_size", "4", "--shared_prompt", shared, *more]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    if status != 0:
+        raise SystemExit(f"{' '.join(command)} ended with {status}")
     rows = json.loads((output / "trainer_state.json").read_text())["log_history"]
     rows = [row for row in rows if "tokens_per_second" in row and "loss" in row]
     tokens = [row["num_tokens"] for row in rows]
     each = [b - a for a, b in zip([0] + tokens, tokens)]
-    return [row["loss"] for row in rows], [n / row["tokens_per_second"] for n, row in zip(each, rows)]
+    seconds = [n / row["tokens_per_second"] for n, row in zip(each, rows)]
+    return [row["loss"] for row in rows], statistics.median(seconds[2:] or seconds), used.ru_utime + used.ru_stime
+
+
+def measure(options, folder, shared, more):
+    """The losses, and the seconds of a step."""
+    losses, seconds, worked = run(options, folder, shared, more, options.steps)
+    if options.processor:
+        seconds = (worked - run(options, folder, shared, more, 2)[2]) / (options.steps - 2)
+    return losses, seconds
 
 
 def main():
@@ -65,6 +78,7 @@ def main():
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--shares", default="0.5,0.75")
+    parser.add_argument("--processor", action="store_true")
     parser.add_argument("trimtab")
     parser.add_argument("config")
     options, more = parser.parse_known_args()
@@ -78,8 +92,8 @@ def main():
             for _ in range(options.rounds):
                 losses = {}
                 for shared in seconds:
-                    losses[shared], steps = run(options, folder, shared, more)
-                    seconds[shared].append(statistics.median(steps[2:]))
+                    losses[shared], step = measure(options, folder, shared, more)
+                    seconds[shared].append(step)
                 for a, b in zip(losses["true"], losses["false"]):
                     worst = max(worst, abs(a - b) / abs(b))
             shared, alone = (statistics.median(seconds[key]) for key in ("true", "false"))

@@ -21,6 +21,7 @@ struct tt_batch_branches {
     const int32_t *key_tokens; /* [M] the token that a key is of */
     int64_t copies;            /* S: the most sequences that a token belongs to */
     const int32_t *token_keys; /* [T, S] the keys of each token, rising, then M */
+    const int32_t *own_keys;   /* [T] the first of these, rising */
 };
 
 struct tt_batch_column {
@@ -40,11 +41,11 @@ struct tt_batch {
     const int64_t *row_keys;   /* [T] (sample << 24) | position */
     const int32_t *cu_seqlens; /* [B + 1] */
     /* [B] The first prefix[b] tokens of sequence b, with their rows, are those of sequence parent[b] < b, whose own
-     * prefix is 0; each of the two has at least one more token. Sequences with one parent follow each other. prefix 0: all
-     * tokens are its own. NULL: all are 0. */
+     * prefix is 0; each of the two has at least one more token. Sequences with one parent follow each other. prefix 0:
+     * all tokens are its own. NULL: all are 0. */
     const int32_t *parent, *prefix;
-    struct tt_batch_branches
-        branches;              /* of a folded batch: cu_seqlens are borders of the tokens that are its own */
+    /* of a folded batch: cu_seqlens are borders of the tokens that are a sequence's own */
+    struct tt_batch_branches branches;
     int64_t row_count;         /* N */
     const int32_t *rows;       /* [N] increasing */
     const int32_t *labels;     /* [N] */

@@ -185,8 +185,9 @@ tt_status tt_batch_fold(const struct tt_batch *batch, struct tt_batch_storage *s
     folded->labels = arrays.labels;
     folded->supervised = arrays.supervised;
     folded->parent = folded->prefix = NULL;
-    folded->branches = (struct tt_batch_branches){batch->token_count, batch->cu_seqlens, arrays.key_tokens,
-                                                  copies, arrays.token_keys};
+    folded->branches =
+        (struct tt_batch_branches){batch->token_count, batch->cu_seqlens, arrays.key_tokens, copies,
+                                   arrays.token_keys,  arrays.from_token};
     fold.row_of = arrays.row_of;
     *out = fold;
     return TT_OK;

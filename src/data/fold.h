@@ -13,10 +13,10 @@
 
 /* Points into the storage, until its next use, and into the batch. */
 struct tt_batch_fold {
-    struct tt_batch
-        batch; /* folded; the batch itself where no sequences begin alike: its branches are empty */
-    const int32_t
-        *row_of; /* [rows of the batch] the row of the folded one that it is; NULL: nothing is folded */
+    /* folded; the batch itself where no sequences begin alike: its branches are empty */
+    struct tt_batch batch;
+    /* [rows of the batch] the row of the folded one that it is; NULL: nothing is folded */
+    const int32_t *row_of;
 };
 
 /* TT_ERR_INTERNAL: sequences that are said to begin alike have other rows there, or are not in order. */

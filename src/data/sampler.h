@@ -86,7 +86,7 @@ struct tt_batch_storage {
     size_t bytes;
 };
 void tt_batch_storage_deinit(struct tt_batch_storage *storage);
-/* At least `bytes`, at a multiple of 64 bytes. What it had before may be gone. */
+/* Makes room for at least `bytes`, at a multiple of 64 bytes. The content may be gone. */
 TT_MUST_USE tt_status tt_batch_storage_reserve(struct tt_batch_storage *storage, size_t bytes);
 /* `out` points into `storage` until its next use. */
 TT_MUST_USE tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t step, int64_t micro,

@@ -19,8 +19,8 @@ struct tt_sampler_member {
     int64_t tokens;
 };
 
-/* Tokens at the beginning of a sample that the first one of its group begins with too, before another token in both, with
- * equal supervision; and their rows. */
+/* Tokens at the beginning of a sample that the first one of its group begins with too, before another token in both,
+ * with equal supervision; and their rows. */
 struct tt_sampler_prefix {
     int32_t tokens, rows;
 };
@@ -79,7 +79,7 @@ struct tt_sampler_walk tt_sampler_walk_start(const struct tt_sampler *sampler, u
 bool tt_sampler_walk_next(const struct tt_sampler *sampler, struct tt_sampler_walk *walk,
                           struct tt_sampler_piece *piece);
 struct tt_sampler_unit tt_sampler_unit(const struct tt_sampler *sampler, uint64_t unit);
-/* What a sample has in common with the first one of its group; zeros: nothing. */
+/* The tokens that a sample has in common with the first one of its group; zeros: none. */
 struct tt_sampler_prefix tt_sampler_prefix(const struct tt_sampler *sampler, size_t sample);
 /* The mismatch at a position of the epoch's order, and its sizes. Units are samples. */
 struct tt_sampler_mismatch tt_sampler_mismatch(const struct tt_sampler *sampler,

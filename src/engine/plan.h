@@ -26,9 +26,13 @@
 #define TT_ENGINE_PLAN_H
 
 #include "engine/rank.h"
-#include "job/shared_prompt.h"
 
-enum { TT_PLAN_ADVICE_BYTES = 240, TT_PLAN_RANKS_MAX = 4096, TT_PLAN_BLOCKS_MAX = TT_MODEL_LAYERS_MAX + 2 };
+enum {
+    TT_PLAN_ADVICE_BYTES = 240,
+    TT_PLAN_PROMPTS_BYTES = 240,
+    TT_PLAN_RANKS_MAX = 4096,
+    TT_PLAN_BLOCKS_MAX = TT_MODEL_LAYERS_MAX + 2
+};
 
 /* The ranks of a run, and the machines, each with the same number of them. */
 struct tt_plan_ranks {
@@ -64,7 +68,7 @@ struct tt_plan {
     bool is_host;                         /* the device's memory is the host's */
     int64_t trainable_count, param_count; /* parameters, as PEFT counts them */
     char device[96];                      /* the planned device: "h200", "cpu" */
-    char prompts[TT_SHARED_PROMPT_BYTES]; /* a line about those of rows with several answers; empty: none */
+    char prompts[TT_PLAN_PROMPTS_BYTES];  /* a line about those of rows with several answers; empty: none */
 };
 
 /* `rank` is the configuration of the real rank; its device, communicators, levels and workspace size are replaced. A

@@ -8,8 +8,8 @@
 #include "engine/rank_pass.h"
 #include "engine/whole.h"
 
-/* Sequence borders of the largest batch, [2][sequences + 1]: as many sequences of full length as its tokens, or its keys,
- * make; then those of the tokens that are a sequence's own, where every sequence gives the same share of its keys. */
+/* Sequence borders of the largest batch, [2][sequences + 1]: as many sequences of full length as its tokens, or its
+ * keys, make; then those of the tokens that are a sequence's own, where each has the same share of its keys. */
 static int32_t *make_borders(const struct tt_batch_limits *limits)
 {
     size_t count = (size_t)limits->sequences + 1;

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/integer.h"
+#include "backend/ops/attention_whole.h"
 #include "data/fold.h"
 #include "engine/rank_impl.h"
 #include "engine/rank_tokens.h"
@@ -106,7 +107,7 @@ static size_t branch_bytes(const struct tt_batch_limits *limits)
     size_t word = sizeof(int32_t), keys = (size_t)tt_batch_limits_keys(limits);
     if (limits->copies == 0) return 0;
     return aligned(((size_t)limits->sequences + 1) * word) + aligned(keys * word) +
-           aligned((size_t)(limits->tokens * limits->copies) * word);
+           aligned((size_t)(limits->tokens * limits->copies) * word) + aligned((size_t)limits->tokens * word);
 }
 
 /* ---- Life ---- */
@@ -222,17 +223,20 @@ static tt_status upload_branches(struct tt_rank *rank, const struct tt_batch *ba
     const struct tt_batch_branches *branches = &batch->branches;
     struct tt_branches *to = &rank->batch.branches;
     int64_t keys = branches->key_count, slots = batch->token_count * branches->copies, word = sizeof(int32_t);
-    void *cu_keys, *key_tokens, *token_keys;
+    void *cu_keys, *key_tokens, *token_keys, *own_keys;
     if (keys == 0) return TT_OK;
     TT_TRY(upload(rank, next, branches->cu_keys, (size_t)((batch->sequence_count + 1) * word), &cu_keys));
     TT_TRY(upload(rank, next, branches->key_tokens, (size_t)(keys * word), &key_tokens));
     TT_TRY(upload(rank, next, branches->token_keys, (size_t)(slots * word), &token_keys));
-    *to = (struct tt_branches){.key_count = keys,
-                               .host_cu_keys = branches->cu_keys,
-                               .cu_keys = tt_tensor_1d(cu_keys, TT_I32, batch->sequence_count + 1),
-                               .key_tokens_M = tt_tensor_1d(key_tokens, TT_I32, keys),
-                               .token_keys_TS =
-                                   tt_tensor_2d(token_keys, TT_I32, batch->token_count, branches->copies)};
+    TT_TRY(upload(rank, next, branches->own_keys, (size_t)(batch->token_count * word), &own_keys));
+    *to = (struct tt_branches){
+        .key_count = keys,
+        .host_cu_keys = branches->cu_keys,
+        .cu_keys = tt_tensor_1d(cu_keys, TT_I32, batch->sequence_count + 1),
+        .key_tokens_M = tt_tensor_1d(key_tokens, TT_I32, keys),
+        .token_keys_TS = tt_tensor_2d(token_keys, TT_I32, batch->token_count, branches->copies),
+        .own_keys_T = tt_tensor_1d(own_keys, TT_I32, batch->token_count),
+        .whole = rank->model->options.compute_dtype == TT_BF16 && tt_attention_prefers_whole(rank->device)};
     return TT_OK;
 }
 

@@ -20,8 +20,6 @@ static const char *find_reason(const struct tt_job_spec *job, const struct tt_mo
         return "layers of the model carry a state from token to token, which each answer would have to take "
                "over";
     if (parts.count > 1) return "LongRoPE turns a prompt by the length of its row";
-    if (facts->balance.coefficient > 0)
-        return "the loss that balances experts counts the prompt with each answer";
     if (trains && options->lora.enabled && options->lora.dropout > 0)
         return "lora_dropout draws the prompt's elements for each answer";
     if (trains && job->run.neftune_noise_alpha > 0)
@@ -53,19 +51,18 @@ tt_status tt_shared_prompt_settle(const struct tt_job_spec *job, const struct tt
     return TT_OK;
 }
 
-const char *tt_shared_prompt_describe(const struct tt_shared_prompt *prompt, int64_t all, int64_t computed,
-                                      char text[TT_SHARED_PROMPT_BYTES])
+void tt_shared_prompt_describe(const struct tt_shared_prompt *prompt, int64_t all, int64_t computed,
+                               char *text, size_t text_bytes)
 {
     text[0] = '\0';
-    if (prompt->answers < 2) return text;
+    if (prompt->answers < 2) return;
     if (!prompt->shares)
-        tt_snprintf(text, TT_SHARED_PROMPT_BYTES, "prompts are computed for each answer: %s", prompt->reason);
+        tt_snprintf(text, text_bytes, "prompts are computed for each answer: %s", prompt->reason);
     else if (all > 0)
-        tt_snprintf(text, TT_SHARED_PROMPT_BYTES,
+        tt_snprintf(text, text_bytes,
                     "prompts are computed once for the %zu answers of a row: %.1f %% of its tokens",
                     prompt->answers, 100.0 * (double)computed / (double)all);
     else
-        tt_snprintf(text, TT_SHARED_PROMPT_BYTES, "prompts are computed once for the %zu answers of a row",
+        tt_snprintf(text, text_bytes, "prompts are computed once for the %zu answers of a row",
                     prompt->answers);
-    return text;
 }

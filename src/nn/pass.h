@@ -45,6 +45,8 @@ struct tt_branches {
     tt_tensor cu_keys;           /* i32 [B + 1] */
     tt_tensor key_tokens_M;      /* i32: the token that a key is of */
     tt_tensor token_keys_TS;     /* i32: the keys of each token, at most S, rising, then M */
+    tt_tensor own_keys_T;        /* i32: the first of these, rising */
+    bool whole;                  /* attention of whole sequences is faster than that of their own tokens */
 };
 
 /* A micro batch in device memory: T tokens of B concatenated sequences, and attachments. */

@@ -107,7 +107,8 @@ static tt_status push_kept(const struct tt_self_attention *attention, const stru
     if (!keep) return TT_OK;
     if (has_post_norm(attention))
         TT_TRY(tt_workspace_1d(workspace, "rstd of o", TT_F32, tokens, &saved->rstd_out_T));
-    TT_TRY(tt_workspace_2d(workspace, "log-sum-exp", TT_F32, heads, tokens, &saved->lse_HT));
+    TT_TRY(tt_workspace_2d(workspace, "log-sum-exp", TT_F32, heads,
+                           tt_attention_query_rows(attention, pass, tokens), &saved->lse_HT));
     if (has_norm(attention)) TT_TRY(tt_workspace_1d(workspace, "rstd", TT_F32, tokens, &saved->rstd_T));
     if (has_qk_norm(attention)) {
         bool all = attention->qk_norm == TT_QK_NORM_ALL;
@@ -263,7 +264,7 @@ static tt_status attend(const struct tt_self_attention *attention, const struct 
         .o_THE = tt_tensor_heads(saved->o_TC, attention->heads),
         .lse_HT = saved->lse_HT,
     };
-    TT_TRY(tt_attention_copy_keys(pass, args));
+    TT_TRY(tt_attention_copy_keys(attention, pass, args));
     return tt_attention_widen_sinks(attention, pass, &args->sinks_H);
 }
 
@@ -288,8 +289,9 @@ static tt_status run_attention(const struct tt_self_attention *attention, const 
     if (pass->lent.cache != NULL && !single)
         TT_TRY(tt_attention_take_cached(attention, pass, saved->qkv_TC, &args));
     TT_TRY(offer_quiet(pass));
-    return single ? tt_attention_attend_single(attention, pass, &ready, saved->qkv_TC, saved->o_TC)
-                  : tt_attention_forward(pass->lent.stream, &args);
+    if (single) return tt_attention_attend_single(attention, pass, &ready, saved->qkv_TC, saved->o_TC);
+    TT_TRY(tt_attention_forward(pass->lent.stream, &args));
+    return tt_attention_take_output(attention, pass, &args, tt_tensor_heads(saved->o_TC, attention->heads));
 }
 
 static tt_status finish(const struct tt_self_attention *attention, const struct tt_pass *pass,
@@ -416,11 +418,11 @@ static tt_status backward_to_qkv(const struct tt_self_attention *attention, cons
                                               .dv_TKE = grad.v_TKE,
                                               .dsinks_H = tt_param_grad(attention->sinks)};
     TT_TRY(attend(attention, pass, &ready, saved, &args.forward));
-    TT_TRY(tt_attention_push_copies(pass, &args));
+    TT_TRY(tt_attention_push_copies(attention, pass, tt_tensor_heads(saved->o_TC, attention->heads), &args));
     TT_TRY(push_attention_scratch(pass, &args));
     TT_TRY(offer_quiet(pass));
     TT_TRY(tt_attention_backward(pass->lent.stream, &args));
-    TT_TRY(tt_attention_join_copies(pass, &args, &grad));
+    TT_TRY(tt_attention_join_copies(attention, pass, &args, &grad));
     TT_TRY(tt_attention_pass_key_gradients(attention, pass, dqkv_TC, dkv_TC));
     tt_workspace_release(workspace, mark);
     if (has_qk_norm(attention) && rotates_first(attention))

@@ -70,15 +70,25 @@ TT_MUST_USE tt_status tt_attention_pass_key_gradients(const struct tt_self_atten
 
 /* ---- Sequences that begin with tokens of others ---- */
 
-/* Replaces keys and values by those of all sequences, in scratch that is pushed here; nothing where each token belongs to
- * one sequence, as below. */
-TT_MUST_USE tt_status tt_attention_copy_keys(const struct tt_pass *pass,
+/* Rows of queries that attention computes: tokens, or keys of all sequences where it computes these whole. */
+int64_t tt_attention_query_rows(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                                int64_t tokens);
+/* Replaces keys and values, with whole sequences queries and the output too, by those of all sequences, in scratch that
+ * is pushed here; nothing where each token belongs to one sequence, as all below. */
+TT_MUST_USE tt_status tt_attention_copy_keys(const struct tt_self_attention *attention,
+                                             const struct tt_pass *pass,
                                              struct tt_attention_forward_args *args);
-/* Replaces the gradients of keys and values by those of the copies, in scratch that is pushed here; then makes those
- * of the tokens of them. */
-TT_MUST_USE tt_status tt_attention_push_copies(const struct tt_pass *pass,
+/* The output of each token, of that of all sequences. */
+TT_MUST_USE tt_status tt_attention_take_output(const struct tt_self_attention *attention,
+                                               const struct tt_pass *pass,
+                                               const struct tt_attention_forward_args *args, tt_tensor o_THE);
+/* Replaces the gradients likewise, behind tt_attention_copy_keys, and fills what backward reads: `o_THE` is the output
+ * of each token. Then makes the gradients of the tokens of those. */
+TT_MUST_USE tt_status tt_attention_push_copies(const struct tt_self_attention *attention,
+                                               const struct tt_pass *pass, tt_tensor o_THE,
                                                struct tt_attention_backward_args *args);
-TT_MUST_USE tt_status tt_attention_join_copies(const struct tt_pass *pass,
+TT_MUST_USE tt_status tt_attention_join_copies(const struct tt_self_attention *attention,
+                                               const struct tt_pass *pass,
                                                const struct tt_attention_backward_args *args,
                                                const struct qkv *grad);
 

@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "engine/rank_config.h"
 #include "infer/generation_rank.h"
+#include "job/shared_prompt.h"
 #include "job/task.h"
 #include "launch/launch.h"
 #include "launch/world.h"
@@ -123,7 +124,7 @@ static tt_status plan_training(const struct tt_plan_spec *spec, const struct tt_
     rank.saves_state = !config->watch.save_only_model;
     TT_TRY((advises ? tt_plan_make : tt_plan_try)(
         &rank, tt_rank_layout_ranks(layout), config->run.gradient_accumulation_steps, &limits, &eval, plan));
-    tt_shared_prompt_describe(&prompt, limits.keys, limits.tokens, plan->prompts);
+    tt_shared_prompt_describe(&prompt, limits.keys, limits.tokens, plan->prompts, sizeof plan->prompts);
     return TT_OK;
 }
 

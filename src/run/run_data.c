@@ -88,11 +88,11 @@ tt_status tt_run_data_order(const struct tt_run_job *job, int data_size, struct 
     return TT_OK;
 }
 
-void tt_run_data_describe_prompts(const struct tt_run_data *data, char text[TT_SHARED_PROMPT_BYTES])
+void tt_run_data_describe_prompts(const struct tt_run_data *data, char *text, size_t text_bytes)
 {
     int64_t all = 0, computed = 0;
     if (data->train.sampler != NULL) tt_sampler_tokens(data->train.sampler, &all, &computed);
-    tt_shared_prompt_describe(&data->prompt, all, computed, text);
+    tt_shared_prompt_describe(&data->prompt, all, computed, text, text_bytes);
 }
 
 void tt_run_data_unorder(struct tt_run_data *data)

@@ -32,7 +32,7 @@ void tt_run_data_close(struct tt_run_data *data);
 TT_MUST_USE tt_status tt_run_data_order(const struct tt_run_job *job, int data_size, struct tt_run_data *data,
                                         struct tt_run_length *length);
 /* A line about the prompts of ordered rows (tt_shared_prompt_describe). */
-void tt_run_data_describe_prompts(const struct tt_run_data *data, char text[TT_SHARED_PROMPT_BYTES]);
+void tt_run_data_describe_prompts(const struct tt_run_data *data, char *text, size_t text_bytes);
 /* Drops that order, so that it may be made again. */
 void tt_run_data_unorder(struct tt_run_data *data);
 

@@ -36,7 +36,7 @@ tt_status tt_run_plan_make(struct tt_run *run, const struct tt_world *world, boo
     TT_TRY((advises ? tt_plan_make
                     : tt_plan_try)(&run->rank_config, ranks, run->job.run->gradient_accumulation_steps,
                                    &run->data.train_limits, &run->data.eval_limits, &run->plan));
-    tt_run_data_describe_prompts(&run->data, run->plan.prompts);
+    tt_run_data_describe_prompts(&run->data, run->plan.prompts, sizeof run->plan.prompts);
     return shows ? tt_generation_plan(&run->rank_config, shown, &run->plan) : TT_OK;
 }
 

@@ -56,6 +56,9 @@ plan=(plan --objective dpo --device h200 --per_device_train_batch_size 4 --max_l
 states=$root/tests/golden/dense/qwen3_5_text
 expect 0 "${each}layers of the model carry a state" "${plan[@]}" --config_json "$states/model/config.json" \
     --max_length 64 --lora_target_modules all-linear
+expect 0 "${each}LongRoPE turns a prompt" "${plan[@]}" --config_json "$root/tests/golden/phi3/config_long.json" --lora_target_modules all-linear
+expect 0 "prompts are computed once" "${plan[@]}" --config_json "$root/tests/golden/dense/gpt_oss/model/config.json" --max_length 64 \
+    --lora_target_modules all-linear
 
 # The plan of an 8B model: fewer tokens, less memory and time.
 shape=(--config_json "$root/bench/shapes/l8b.json" --recompute none)

@@ -1,6 +1,6 @@
 /* Every objective that reads the rows of its step has a row here: ranks 1, 2 and 4, strategies, micro batches, prompts
- * that answers share and that each has for itself, and bases in NF4 and FP8 give one curve of its loss and one of each metric that its row names. The test fails where an
- * objective has no row. */
+ * that answers share and that each has for itself, and bases in NF4 and FP8 give one curve of its loss and one of each
+ * metric that its row names. The test fails where an objective has no row. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

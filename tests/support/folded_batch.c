@@ -42,5 +42,6 @@ void test_fold_batch(struct tt_model_runner *runner, const int32_t *parent, cons
                              .cu_keys = list(branches->cu_keys, TT_I32, borders),
                              .key_tokens_M = list(branches->key_tokens, TT_I32, branches->key_count),
                              .token_keys_TS = tt_tensor_2d((void *)(uintptr_t)branches->token_keys, TT_I32,
-                                                           tokens, branches->copies)};
+                                                           tokens, branches->copies),
+                             .own_keys_T = list(branches->own_keys, TT_I32, tokens)};
 }

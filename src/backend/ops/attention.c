@@ -2,6 +2,8 @@
 
 #include "backend/ops/attention.h"
 
+#include "backend/ops/attention_whole.h"
+
 #include "backend/chips.h"
 #include "backend/cuda/attention/cudnn.h"
 #include "backend/cuda/attention/mma.h"
@@ -99,6 +101,20 @@ tt_status tt_attention_forward(struct tt_stream *stream, const struct tt_attenti
     return tt_dispatch_attention_forward(stream, args);
 }
 
+/* Hopper and newer, for which cuDNN has plans (cuda/attention/cudnn.h); an unknown GPU may be one. */
+static bool may_use_cudnn(const struct tt_device *device)
+{
+    const struct tt_chip *chip = tt_device_chip(device);
+    return chip == NULL || chip->name[0] == 'h' || strcmp(chip->name, "b200") == 0 ||
+           strcmp(chip->name, "rtx5090") == 0;
+}
+
+bool tt_attention_prefers_whole(const struct tt_device *device)
+{
+    bool own = device->tuning.deterministic || device->tuning.attention == TT_TUNING_ATTENTION_OWN;
+    return !tt_device_is_host(device) && !own && may_use_cudnn(device);
+}
+
 /* The maximum over the variants of cuda/: cuDNN's, which needs Hopper and a head that it supports, and that of our own
  * kernels with a copy of lse in their order. */
 size_t tt_attention_backward_scratch(const struct tt_device *device,
@@ -108,15 +124,12 @@ size_t tt_attention_backward_scratch(const struct tt_device *device,
     int64_t tokens = q.dims[0], heads = q.dims[1], kv_heads = args->forward.k_TKE.dims[1],
             head_dim = q.dims[2];
     if (tt_device_is_host(device)) return 0;
-    const struct tt_chip *chip = tt_device_chip(device);
-    bool newer = chip == NULL || chip->name[0] == 'h' || strcmp(chip->name, "b200") == 0 ||
-                 strcmp(chip->name, "rtx5090") == 0;
     size_t own = tt_mma_attention_backward_scratch(tokens, heads, kv_heads, head_dim) +
                  (size_t)(tokens * heads) * sizeof(float);
     size_t cudnn = tt_cudnn_scratch_layout(tokens, heads, kv_heads, head_dim, q.strides[0],
                                            args->dq_THE.strides[0], args->dk_TKE.strides[0])
                        .total;
-    return !newer || head_dim > TT_CUDNN_HEAD_DIM_MAX || cudnn < own ? own : cudnn;
+    return !may_use_cudnn(device) || head_dim > TT_CUDNN_HEAD_DIM_MAX || cudnn < own ? own : cudnn;
 }
 
 tt_status tt_attention_backward(struct tt_stream *stream, const struct tt_attention_backward_args *args)

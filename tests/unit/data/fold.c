@@ -1,5 +1,6 @@
-/* Folding of micro batches (data/fold.h): the arrays of a small one by hand; batches of a sampler that says what samples
- * of a group have in common, from rows whose prompts are of all lengths; its limits; sequences that are not alike. */
+/* Folding of micro batches (data/fold.h): the arrays of a small one by hand; batches of a sampler that says what
+ * samples of a group have in common, from rows whose prompts are of all lengths; its limits; sequences that are not
+ * alike. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,39 +13,42 @@
 #include "data/fold.h"
 #include "support/temporary.h"
 
+static const int32_t ids[] = {11, 12, 1, 2, 11, 12, 3, 4, 5, 9, 8},
+                     positions[] = {0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 1};
+static const int64_t keys[] = {0, 1, 2, 3, 100, 101, 102, 103, 104, 200, 201};
+static const int32_t cu[] = {0, 4, 9, 11}, rows[] = {0, 1, 2, 4, 5, 6, 7, 9};
+static const int32_t labels[] = {12, 1, 2, 12, 3, 4, 5, 8}, parent[] = {0, 0, 2}, prefix[] = {0, 1, 0};
+static const uint8_t supervised[] = {0, 1, 1, 0, 1, 1, 1, 1};
+static const float of_tokens[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, of_rows[] = {0, 1, 2, 3, 4, 5, 6, 7};
+static const struct tt_batch given = {
+    .token_count = 11,
+    .sequence_count = 3,
+    .max_length = 5,
+    .ids = ids,
+    .positions = positions,
+    .row_keys = keys,
+    .cu_seqlens = cu,
+    .parent = parent,
+    .prefix = prefix,
+    .row_count = 8,
+    .rows = rows,
+    .labels = labels,
+    .supervised = supervised,
+    .column_count = 2,
+    .columns = {{"token", TT_PER_TOKEN, of_tokens}, {"row", TT_PER_ROW, of_rows}}};
+
 static void folds_by_hand(void **state)
 {
-    static const int32_t ids[] = {11, 12, 1, 2, 11, 12, 3, 4, 5, 9, 8},
-                         positions[] = {0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 1};
-    static const int64_t keys[] = {0, 1, 2, 3, 100, 101, 102, 103, 104, 200, 201};
-    static const int32_t cu[] = {0, 4, 9, 11}, rows[] = {0, 1, 2, 4, 5, 6, 7, 9};
-    static const int32_t labels[] = {12, 1, 2, 12, 3, 4, 5, 8}, parent[] = {0, 0, 2}, prefix[] = {0, 1, 0};
-    static const uint8_t supervised[] = {0, 1, 1, 0, 1, 1, 1, 1};
-    static const float of_tokens[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, of_rows[] = {0, 1, 2, 3, 4, 5, 6, 7};
     static const int32_t folded_ids[] = {11, 12, 1, 2, 12, 3, 4, 5, 9, 8}, folded_cu[] = {0, 4, 8, 10};
     static const int32_t key_tokens[] = {0, 1, 2, 3, 0, 4, 5, 6, 7, 8, 9};
     static const int32_t token_keys[] = {0, 4,  1, 11, 2, 11, 3, 11, 5,  11,
                                          6, 11, 7, 11, 8, 11, 9, 11, 10, 11};
+    static const int32_t own_keys[] = {0, 1, 2, 3, 5, 6, 7, 8, 9, 10};
     static const int32_t folded_rows[] = {0, 1, 2, 4, 5, 6, 8}, row_of[] = {0, 1, 2, 0, 3, 4, 5, 6};
-    struct tt_batch batch = {.token_count = 11,
-                             .sequence_count = 3,
-                             .max_length = 5,
-                             .ids = ids,
-                             .positions = positions,
-                             .row_keys = keys,
-                             .cu_seqlens = cu,
-                             .parent = parent,
-                             .prefix = prefix,
-                             .row_count = 8,
-                             .rows = rows,
-                             .labels = labels,
-                             .supervised = supervised,
-                             .column_count = 2,
-                             .columns = {{"token", TT_PER_TOKEN, of_tokens}, {"row", TT_PER_ROW, of_rows}}};
     struct tt_batch_storage storage = {0};
     struct tt_batch_fold fold;
     (void)state;
-    assert_int_equal(tt_batch_fold(&batch, &storage, &fold), TT_OK);
+    assert_int_equal(tt_batch_fold(&given, &storage, &fold), TT_OK);
     const struct tt_batch *got = &fold.batch;
     assert_int_equal(got->token_count, 10);
     assert_int_equal(got->row_count, 7);
@@ -54,6 +58,7 @@ static void folds_by_hand(void **state)
     assert_memory_equal(got->branches.cu_keys, cu, sizeof cu);
     assert_memory_equal(got->branches.key_tokens, key_tokens, sizeof key_tokens);
     assert_int_equal(got->branches.copies, 2);
+    assert_memory_equal(got->branches.own_keys, own_keys, sizeof own_keys);
     assert_memory_equal(got->branches.token_keys, token_keys, sizeof token_keys);
     assert_memory_equal(got->rows, folded_rows, sizeof folded_rows);
     assert_memory_equal(fold.row_of, row_of, sizeof row_of);
@@ -69,6 +74,15 @@ static void folds_by_hand(void **state)
         assert_int_equal(got->row_keys[t], m == 4 ? keys[0] : keys[m]);
         assert_true(tt_batch_column(got, "token", TT_PER_TOKEN)[t] == of_tokens[m == 4 ? 0 : m]);
     }
+    tt_batch_storage_deinit(&storage);
+}
+
+static void what_is_not_alike(void **state)
+{
+    struct tt_batch batch = given;
+    struct tt_batch_storage storage = {0};
+    struct tt_batch_fold fold;
+    (void)state;
     batch.prefix = NULL; /* nothing in common: the batch itself */
     assert_int_equal(tt_batch_fold(&batch, &storage, &fold), TT_OK);
     assert_ptr_equal(fold.batch.ids, ids);
@@ -92,8 +106,8 @@ static void folds_by_hand(void **state)
 
 enum { PAIRS = 23, EACH = 3 };
 
-/* Prompts of 0 to 10 tokens and answers of 1 to 7; answers of every third row begin alike, and those of one are the same.
- * Of every fourth row one answer is not supervised. */
+/* Prompts of 0 to 10 tokens and answers of 1 to 7; answers of every third row begin alike, and those of one are the
+ * same. Of every fourth row one answer is not supervised. */
 static struct tt_dataset *load(void)
 {
     char path[256];
@@ -233,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(folds_by_hand),
+        cmocka_unit_test(what_is_not_alike),
         cmocka_unit_test(samplers_share_what_samples_have_in_common),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
