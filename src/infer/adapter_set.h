@@ -1,31 +1,26 @@
-/* Several adapters over one frozen base. A rank has the memory of one adapter, as large as the largest rank of each
- * module; the set keeps this rank's parts of every adapter, and copies those of the adapter that a pass needs.
+/* Several adapters over one frozen base, side by side in the matrices of the rank's model (nn/linear.h): each has a place,
+ * as large as the largest rank of each module. Rows of a pass name the place of theirs, so all run in one pass.
  *
  * A module that an adapter leaves out, and ranks beyond its own, are zeros, which add nothing. An adapter whose scale
- * alpha / r differs from the rank's gets B times the quotient: exact where that is a power of two. */
+ * alpha / r differs from the rank's gets B times the quotient: exact where that is a power of two. Every number of an
+ * adapter is finite, because products multiply those of other rows by zeros. */
 #ifndef TT_INFER_ADAPTER_SET_H
 #define TT_INFER_ADAPTER_SET_H
 
 #include "engine/rank.h"
 #include "job/inputs.h"
 
-/* A zeroed struct is empty. */
-struct tt_adapter_set {
-    struct tt_rank *rank; /* lent */
-    /* [count * unit_count], device memory: this rank's parts; NULL: of a unit without any */
-    struct tt_buffer **parts;
-    int count, unit_count;
-    int current; /* -1: none yet */
-};
-
-/* The adapters fit the model: names and shapes of all tensors. */
-TT_MUST_USE tt_status tt_adapter_set_check(const struct tt_inputs *inputs);
-/* Allocates the memory for `count` adapters, before the device is frozen. */
-TT_MUST_USE tt_status tt_adapter_set_init(struct tt_rank *rank, int count, struct tt_adapter_set *set);
-void tt_adapter_set_deinit(struct tt_adapter_set *set);
-/* Reads this rank's parts of all adapters. */
-TT_MUST_USE tt_status tt_adapter_set_load(struct tt_adapter_set *set, const struct tt_inputs *inputs);
-/* Makes `adapter` that of the following passes; no pass runs. Collective: all ranks choose the same. */
-TT_MUST_USE tt_status tt_adapter_set_choose(struct tt_adapter_set *set, int adapter);
+/* The adapter fits the model and the places that `common`, of the inputs' options, has: names and shapes of all tensors,
+ * modules, ranks, finite numbers. TT_ERR_UNSUPPORTED: it has what places have not. */
+TT_MUST_USE tt_status tt_adapter_set_fits(const struct tt_inputs *inputs, const struct tt_model *common,
+                                          const struct tt_inputs_adapter *adapter);
+/* The same for all adapters of the inputs. */
+TT_MUST_USE tt_status tt_adapter_set_check(const struct tt_inputs *inputs, const struct tt_model *common);
+/* Writes this rank's part of an adapter that fits to a place; no pass runs, on any rank: other ranks may read this rank's
+ * shard. A failure leaves there what rows without it do not see. */
+TT_MUST_USE tt_status tt_adapter_set_write(struct tt_rank *rank, const struct tt_inputs *inputs,
+                                           const struct tt_inputs_adapter *adapter, int64_t place);
+/* Writes the adapters of the inputs to the first places. */
+TT_MUST_USE tt_status tt_adapter_set_load(struct tt_rank *rank, const struct tt_inputs *inputs);
 
 #endif

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "infer/adapter_set.h"
 #include "infer/end_ids.h"
 #include "infer/generation_impl.h"
 #include "infer/generation_single.h"
@@ -25,7 +26,8 @@ static tt_status check_limits(const struct tt_generation_engine *engine)
 
 size_t tt_generation_count_adapters(const struct tt_generation_engine *engine)
 {
-    return engine->inputs->adapter_count > 1 ? engine->inputs->adapter_count : 1;
+    int64_t places = engine->inputs->model_options.adapter_places;
+    return places > 1 ? (size_t)places : 1;
 }
 
 static tt_status create_arrays(struct tt_generation_engine *engine)
@@ -36,7 +38,6 @@ static tt_status create_arrays(struct tt_generation_engine *engine)
     engine->slot_ids = tt_calloc(slots, length * sizeof(int32_t));
     engine->mask =
         tt_calloc((size_t)tt_sample_seen_words(engine->inputs->model_facts.vocab_size), sizeof *engine->mask);
-    engine->needed = tt_calloc(tt_generation_count_adapters(engine) + 1, sizeof *engine->needed);
     engine->arrays = (struct pass_arrays){
         .ids = tt_calloc(tokens, sizeof(int32_t)),
         .positions = tt_calloc(tokens, sizeof(int32_t)),
@@ -47,14 +48,16 @@ static tt_status create_arrays(struct tt_generation_engine *engine)
         .rows = tt_calloc(rows, sizeof(int32_t)),
         .slot_of_row = tt_calloc(rows, sizeof(int)),
         .wanted = tt_calloc(rows, sizeof(bool)),
+        .adapters = tt_calloc(tokens, sizeof(int32_t)),
+        .row_adapters = tt_calloc(rows, sizeof(int32_t)),
         .rules = tt_calloc(rows, sizeof(struct tt_sample_rule)),
     };
     const struct pass_arrays *arrays = &engine->arrays;
-    if (engine->slots == NULL || engine->slot_ids == NULL || engine->needed == NULL || engine->mask == NULL ||
-        arrays->ids == NULL || arrays->positions == NULL || arrays->reached == NULL ||
-        arrays->row_keys == NULL || arrays->labels == NULL || arrays->borders == NULL ||
-        arrays->rows == NULL || arrays->slot_of_row == NULL || arrays->wanted == NULL ||
-        arrays->rules == NULL)
+    if (engine->slots == NULL || engine->slot_ids == NULL || engine->mask == NULL || arrays->ids == NULL ||
+        arrays->positions == NULL || arrays->reached == NULL || arrays->row_keys == NULL ||
+        arrays->labels == NULL || arrays->borders == NULL || arrays->rows == NULL ||
+        arrays->slot_of_row == NULL || arrays->wanted == NULL || arrays->adapters == NULL ||
+        arrays->row_adapters == NULL || arrays->rules == NULL)
         return TT_ERR_MEMORY;
     size_t entries = (size_t)tt_generation_adjust_entries(&engine->limits);
     if (entries > 0) TT_TRY(tt_adjust_list_init(&engine->adjust, entries));
@@ -80,9 +83,9 @@ static tt_status create(struct tt_rank *borrowed, const struct tt_device_spec *d
     else
         TT_GO(tt_generation_rank_init(device, inputs, &engine->limits, &engine->rank));
     engine->shared = tt_comm_world_size(engine->rank.rank->world) > 1;
-    if (inputs->adapter_count > 1) {
-        TT_GO(tt_adapter_set_init(engine->rank.rank, (int)inputs->adapter_count, &engine->adapters));
-        TT_GO(tt_adapter_set_load(&engine->adapters, inputs));
+    if (inputs->model_options.adapter_places > 0) {
+        TT_GO(tt_adapter_set_load(engine->rank.rank, inputs));
+        if (engine->shared) TT_GO(tt_comm_barrier(engine->rank.rank->world));
     }
     engine->rows = tt_generation_rows(&engine->limits);
     TT_GO(create_arrays(engine));
@@ -125,14 +128,12 @@ void tt_generation_destroy(struct tt_generation_engine *engine)
     for (size_t i = 0; i < engine->count; i++) request_destroy(engine->requests[i]);
     tt_free(engine->requests);
     tt_constraints_destroy(engine->constraints);
-    tt_adapter_set_deinit(&engine->adapters);
     tt_generation_rank_deinit(&engine->rank);
     tt_ids_deinit(&engine->end_ids);
     for (int64_t s = 0; engine->slots != NULL && s < engine->limits.slots; s++)
         tt_logprob_list_deinit(&engine->slots[s].known);
     tt_free(engine->slots);
     tt_free(engine->slot_ids);
-    tt_free(engine->needed);
     tt_adjust_list_deinit(&engine->adjust);
     tt_free(engine->mask);
     tt_free(engine->arrays.ids);
@@ -144,6 +145,8 @@ void tt_generation_destroy(struct tt_generation_engine *engine)
     tt_free(engine->arrays.rows);
     tt_free(engine->arrays.slot_of_row);
     tt_free(engine->arrays.wanted);
+    tt_free(engine->arrays.adapters);
+    tt_free(engine->arrays.row_adapters);
     tt_free(engine->arrays.rules);
     tt_free(engine);
 }
@@ -160,7 +163,7 @@ const struct tt_generation_limits *tt_generation_limits_of(const struct tt_gener
 
 bool tt_generation_has_adapter(const struct tt_generation_engine *engine)
 {
-    return engine->inputs->adapter_count > 0;
+    return engine->inputs->adapter_count > 0 || engine->inputs->model_options.adapter_places > 0;
 }
 
 struct tt_comm *tt_generation_world(const struct tt_generation_engine *engine)

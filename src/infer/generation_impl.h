@@ -3,7 +3,6 @@
 #define TT_INFER_GENERATION_IMPL_H
 
 #include "base/rng.h"
-#include "infer/adapter_set.h"
 #include "infer/constraint.h"
 #include "infer/generation_engine.h"
 #include "infer/generation_rank.h"
@@ -52,16 +51,16 @@ struct pass_arrays {
     int32_t *ids, *positions, *reached, *labels, *borders, *rows;
     int64_t *row_keys;
     int *slot_of_row;
-    bool *wanted;                 /* rows with log p */
-    struct tt_sample_rule *rules; /* of the rows */
+    int32_t *adapters, *row_adapters; /* of the tokens, of the rows; -1: none */
+    bool *wanted;                     /* rows with log p */
+    struct tt_sample_rule *rules;     /* of the rows */
 };
 
 struct tt_generation_engine {
     const struct tt_inputs *inputs;
     struct tt_generation_limits limits;
     struct tt_generation_rank rank;
-    struct tt_adapter_set adapters; /* empty unless there are several */
-    bool shared;                    /* with other ranks, which run each pass together */
+    bool shared; /* with other ranks, which run each pass together */
     struct tt_ids end_ids;
     int64_t rows;              /* of a pass, at most */
     struct request **requests; /* ascending ids */
@@ -73,12 +72,9 @@ struct tt_generation_engine {
     struct tt_adjust_list adjust; /* of the next pass; empty unless the limits say so */
     struct tt_constraints *constraints;
     uint32_t *mask; /* of one row */
-    double *needed; /* [adapters + 1], passes of a step */
     struct tt_generation_load load;
 };
 
-/* Count, at least 1: without adapter folders, the adapter that a lent rank trains, or none. */
-size_t tt_generation_count_adapters(const struct tt_generation_engine *engine);
 /* Forgets the log p that a slot knows behind its first `count` ones. */
 void tt_generation_unlearn(struct slot *slot, size_t count);
 /* Ends a waiting or running request in `state` and frees its slot. */

@@ -9,7 +9,6 @@
 #include "base/thread.h"
 #include "engine/rank_config.h"
 #include "engine/rank_pass.h"
-#include "infer/adapter_set.h"
 #include "infer/generation_single.h"
 #include "infer/packed_weights.h"
 #include "job/inputs.h"
@@ -41,19 +40,23 @@ static tt_status create_cache(const struct tt_rank *rank, const struct tt_batch_
     return tt_kv_cache_create(rank->device, &config, &out->cache);
 }
 
-/* The parts of the memory for choices: rules, ids, seen bits, masks. */
+/* The parts of the memory for choices: rules, ids, seen bits, masks; adapters of tokens and of rows. */
 struct choice_layout {
-    size_t ids, seen, masks, total; /* offsets */
+    size_t ids, seen, masks, token_adapters, row_adapters, total; /* offsets */
     int64_t words;
 };
 
-static struct choice_layout lay_choice(int64_t rows, int64_t slots, int64_t vocab)
+static struct choice_layout lay_choice(const struct tt_generation_rank *rank)
 {
-    struct choice_layout layout = {.words = tt_sample_seen_words(vocab)};
-    layout.ids = tt_align_up((size_t)rows * sizeof(struct tt_sample_rule), 256);
-    layout.seen = layout.ids + tt_align_up((size_t)rows * sizeof(int32_t), 256);
-    layout.masks = layout.seen + tt_align_up((size_t)(slots * layout.words) * sizeof(int32_t), 256);
-    layout.total = layout.masks + (size_t)(slots * layout.words) * sizeof(int32_t);
+    struct choice_layout layout = {.words = tt_sample_seen_words(rank->rank->model->facts.vocab_size)};
+    size_t rows = (size_t)rank->rows, bits = (size_t)(rank->slots * layout.words) * sizeof(int32_t);
+    layout.ids = tt_align_up(rows * sizeof(struct tt_sample_rule), 256);
+    layout.seen = layout.ids + tt_align_up(rows * sizeof(int32_t), 256);
+    layout.masks = layout.seen + tt_align_up(bits, 256);
+    layout.token_adapters = layout.masks + tt_align_up(bits, 256);
+    layout.row_adapters =
+        layout.token_adapters + tt_align_up((size_t)rank->pass_tokens * sizeof(int32_t), 256);
+    layout.total = layout.row_adapters + rows * sizeof(int32_t);
     return layout;
 }
 
@@ -62,9 +65,10 @@ static tt_status create_memory(const struct tt_rank *rank, const struct tt_batch
                                struct tt_generation_rank *out)
 {
     int64_t slots = limits->sequences, rows = limits->rows;
-    struct choice_layout layout = lay_choice(rows, slots, rank->model->facts.vocab_size);
     out->slots = slots;
     out->rows = rows;
+    out->pass_tokens = limits->tokens;
+    struct choice_layout layout = lay_choice(out);
     TT_TRY(create_cache(rank, limits, out));
     TT_TRY(tt_buffer_create(rank->device, layout.total, TT_PURPOSE_ACTIVATIONS, &out->choice));
     TT_TRY(tt_host_buffer_create(rank->device, (size_t)rows * sizeof(int32_t), TT_PURPOSE_STAGING,
@@ -88,11 +92,12 @@ static void fill_borders(const struct tt_batch_limits *limits, int32_t *borders)
 
 /* The memory of a generation. */
 struct need {
-    size_t workspace, cache, batch, adapters, panels;
+    size_t workspace, cache, batch, panels;
 };
 
 /* A pass of single tokens at the end of all sequences. */
-static tt_status run_planned_single(struct tt_generation_rank *planned, const struct tt_batch_limits *limits)
+static tt_status run_planned_single(struct tt_generation_rank *planned, const struct tt_batch_limits *limits,
+                                    const struct tt_generation_adapters *adapters)
 {
     const int32_t *tokens;
     struct tt_batch batch = {
@@ -103,7 +108,7 @@ static tt_status run_planned_single(struct tt_generation_rank *planned, const st
     };
     if (planned->single == NULL) return TT_OK;
     tt_kv_cache_fill(planned->cache);
-    tt_status status = tt_generation_rank_pass(planned, &batch, NULL, false, &tokens);
+    tt_status status = tt_generation_rank_pass(planned, &batch, NULL, adapters, &tokens);
     tt_generation_rank_end(planned);
     return status;
 }
@@ -114,16 +119,14 @@ static tt_status run_planned(const struct tt_rank_config *config, const struct t
 {
     tt_status status = TT_OK;
     struct tt_generation_rank planned = {.rank = &planned.own, .adjust_entries = adjust_entries};
-    struct tt_memory_use before, after, all;
-    struct tt_adapter_set adapters = {0};
-    int count = (int)config->model_options.more_lora_count + 1;
+    struct tt_memory_use before, after;
+    int64_t places = config->model_options.adapter_places;
+    const struct tt_generation_adapters adapters = {.mixed = places > 1, .count = places > 1 ? places : 1};
     const int32_t *tokens;
     TT_GO(tt_rank_init(config, &planned.own));
     tt_device_memory(planned.own.device, &before);
     TT_GO(create_memory(&planned.own, limits, &planned));
     tt_device_memory(planned.own.device, &after);
-    if (count > 1) TT_GO(tt_adapter_set_init(&planned.own, count, &adapters));
-    tt_device_memory(planned.own.device, &all);
     struct tt_batch batch = {
         .token_count = limits->tokens,
         .sequence_count = limits->sequences,
@@ -131,17 +134,15 @@ static tt_status run_planned(const struct tt_rank_config *config, const struct t
         .cu_seqlens = borders,
         .row_count = limits->rows,
     };
-    status = tt_generation_rank_pass(&planned, &batch, NULL, false, &tokens);
+    status = tt_generation_rank_pass(&planned, &batch, NULL, &adapters, &tokens);
     tt_generation_rank_end(&planned);
-    if (status == TT_OK) status = run_planned_single(&planned, limits);
+    if (status == TT_OK) status = run_planned_single(&planned, limits, &adapters);
     *need =
         (struct need){.workspace = tt_workspace_peak(planned.own.workspace),
                       .cache = after.total_current - before.total_current,
                       .batch = before.peak[TT_PURPOSE_BATCH],
-                      .adapters = all.total_current - after.total_current,
                       .panels = tt_packed_weights_bytes(&planned.own, &config->device, limits->sequences)};
 out:
-    tt_adapter_set_deinit(&adapters);
     tt_generation_rank_deinit(&planned);
     return status;
 }
@@ -198,10 +199,8 @@ tt_status tt_generation_plan(const struct tt_rank_config *config, const struct t
     if (plan->workspace_bytes < need.workspace) plan->workspace_bytes = need.workspace;
     peak[TT_PURPOSE_ACTIVATIONS] = plan->workspace_bytes + need.cache;
     peak[TT_PURPOSE_BATCH] = need.batch;
-    peak[TT_PURPOSE_ADAPTERS] += need.adapters;
     peak[TT_PURPOSE_PANELS] = need.panels;
-    plan->memory.total_peak +=
-        peak[TT_PURPOSE_ACTIVATIONS] + peak[TT_PURPOSE_BATCH] + need.adapters + need.panels;
+    plan->memory.total_peak += peak[TT_PURPOSE_ACTIVATIONS] + peak[TT_PURPOSE_BATCH] + need.panels;
     plan->fits = plan->limit_bytes == 0 || tt_plan_need(plan) <= plan->limit_bytes;
     return TT_OK;
 }
@@ -379,7 +378,7 @@ void tt_generation_rank_deinit(struct tt_generation_rank *rank)
 tt_status tt_generation_rank_see(struct tt_generation_rank *rank, int64_t slot, const int32_t *ids,
                                  size_t count)
 {
-    struct choice_layout layout = lay_choice(rank->rows, rank->slots, rank->rank->model->facts.vocab_size);
+    struct choice_layout layout = lay_choice(rank);
     size_t bytes = (size_t)layout.words * sizeof *rank->seen;
     memset(rank->seen, 0, bytes);
     for (size_t i = 0; i < count; i++) rank->seen[ids[i] / 32] |= UINT32_C(1) << ids[i] % 32;
@@ -390,7 +389,7 @@ tt_status tt_generation_rank_see(struct tt_generation_rank *rank, int64_t slot, 
 
 tt_status tt_generation_rank_mask(struct tt_generation_rank *rank, int64_t slot, const uint32_t *words)
 {
-    struct choice_layout layout = lay_choice(rank->rows, rank->slots, rank->rank->model->facts.vocab_size);
+    struct choice_layout layout = lay_choice(rank);
     size_t bytes = (size_t)layout.words * sizeof *words;
     return tt_copy_to_device(rank->rank->stream,
                              (char *)tt_buffer_data(rank->choice) + layout.masks + (size_t)slot * bytes,
@@ -442,7 +441,7 @@ static tt_status adjust_logits(struct tt_generation_rank *rank)
 static tt_status choose(struct tt_generation_rank *rank)
 {
     struct tt_stream *stream = rank->rank->stream;
-    struct choice_layout layout = lay_choice(rank->rows, rank->slots, rank->rank->model->facts.vocab_size);
+    struct choice_layout layout = lay_choice(rank);
     char *choice = tt_buffer_data(rank->choice);
     int64_t rows = rank->rank->batch.row_count;
     if (rows == 0) return TT_OK;
@@ -461,15 +460,39 @@ static tt_status choose(struct tt_generation_rank *rank)
                            (size_t)rows * sizeof(int32_t));
 }
 
-tt_status tt_generation_rank_lend(struct tt_generation_rank *rank, bool adapter_off,
-                                  const struct tt_batch *batch, const struct tt_sample_rule *rules,
-                                  struct tt_pass *pass)
+/* Sends the adapters of the tokens, and of the rows. A row of a pass of single tokens is its token. */
+static tt_status send_adapters(struct tt_generation_rank *rank, const struct tt_generation_adapters *adapters,
+                               const struct tt_batch *batch, struct tt_pass *pass)
+{
+    struct tt_stream *stream = rank->rank->stream;
+    struct choice_layout layout = lay_choice(rank);
+    char *of_tokens = (char *)tt_buffer_data(rank->choice) + layout.token_adapters,
+         *of_rows = (char *)tt_buffer_data(rank->choice) + layout.row_adapters;
+    bool same = adapters->of_rows == adapters->of_tokens;
+    size_t tokens = (size_t)batch->token_count * sizeof(int32_t),
+           rows = (size_t)batch->row_count * sizeof(int32_t);
+    pass->in.adapters_off = adapters->off;
+    if (adapters->off) return TT_OK;
+    pass->in.adapters =
+        (struct tt_pass_adapters){.first = adapters->first,
+                                  .count = adapters->count,
+                                  .mixed = adapters->mixed,
+                                  .of_T = tt_tensor_1d(of_tokens, TT_I32, batch->token_count),
+                                  .of_N = tt_tensor_1d(same ? of_tokens : of_rows, TT_I32, batch->row_count)};
+    if (adapters->of_tokens == NULL || tokens == 0) return TT_OK;
+    TT_TRY(tt_copy_to_device(stream, of_tokens, adapters->of_tokens, tokens));
+    return same || rows == 0 ? TT_OK : tt_copy_to_device(stream, of_rows, adapters->of_rows, rows);
+}
+
+tt_status tt_generation_rank_lend(struct tt_generation_rank *rank,
+                                  const struct tt_generation_adapters *adapters, const struct tt_batch *batch,
+                                  const struct tt_sample_rule *rules, struct tt_pass *pass)
 {
     size_t bytes = (size_t)batch->row_count * sizeof *rules;
     TT_TRY(tt_rank_upload(rank->rank, batch, pass));
+    TT_TRY(send_adapters(rank, adapters, batch, pass));
     pass->lent.cache = rank->cache;
     pass->in.want_logits = true;
-    pass->in.adapters_off = adapter_off;
     if (bytes == 0 || tt_device_is_plan(rank->rank->device)) return TT_OK;
     return tt_copy_to_device(rank->rank->stream, tt_buffer_data(rank->choice), rules, bytes);
 }
@@ -486,21 +509,22 @@ bool tt_generation_rank_prefers_single(const struct tt_generation_rank *rank)
 }
 
 static tt_status queue_chunks(struct tt_generation_rank *rank, const struct tt_batch *batch,
-                              const struct tt_sample_rule *rules, bool adapter_off)
+                              const struct tt_sample_rule *rules,
+                              const struct tt_generation_adapters *adapters)
 {
     struct tt_pass pass;
-    TT_TRY(tt_generation_rank_lend(rank, adapter_off, batch, rules, &pass));
+    TT_TRY(tt_generation_rank_lend(rank, adapters, batch, rules, &pass));
     TT_TRY(tt_kv_cache_begin(rank->cache, rank->rank->stream, batch->cu_seqlens));
     return tt_generation_rank_queue(rank, &pass);
 }
 
 tt_status tt_generation_rank_pass(struct tt_generation_rank *rank, const struct tt_batch *batch,
-                                  const struct tt_sample_rule *rules, bool adapter_off,
-                                  const int32_t **tokens)
+                                  const struct tt_sample_rule *rules,
+                                  const struct tt_generation_adapters *adapters, const int32_t **tokens)
 {
     bool single = rank->single != NULL && tt_generation_is_single(batch);
-    TT_TRY(single ? tt_generation_single_pass(rank, batch, rules, adapter_off)
-                  : queue_chunks(rank, batch, rules, adapter_off));
+    TT_TRY(single ? tt_generation_single_pass(rank, batch, rules, adapters)
+                  : queue_chunks(rank, batch, rules, adapters));
     tt_kv_cache_end(rank->cache);
     *tokens = tt_buffer_data(rank->tokens);
     return tt_stream_synchronize(rank->rank->stream);

@@ -8,17 +8,25 @@
 #include "infer/generation_engine.h"
 #include "nn/kv_cache.h"
 
+/* The adapters of a pass's rows, as numbers of those that lie side by side (infer/adapter_set.h). */
+struct tt_generation_adapters {
+    bool off;                           /* no row has one */
+    bool mixed;                         /* rows have one of several, or none; else all have `first` */
+    int64_t first, count;               /* that any row has */
+    const int32_t *of_tokens, *of_rows; /* lent: -1: none; may be NULL for a plan */
+};
+
 struct tt_generation_rank {
     struct tt_rank *rank; /* `own`, or borrowed */
     struct tt_rank own;   /* with its communicator; empty where `rank` is borrowed */
     struct tt_comm *comm;
     struct tt_kv_cache *cache; /* `slots` sequences of `length` */
-    /* for the op sample: rules, ids, and of each slot the tokens that it has seen, and a mask */
+    /* for the op sample: rules, ids, and of each slot the tokens that it has seen, and a mask; adapters of rows */
     struct tt_buffer *choice;
     struct tt_buffer *tokens; /* host memory: the ids */
     uint32_t *seen;           /* host memory: the bits of one slot */
     struct tt_buffer *panels; /* of packed weights; NULL: none */
-    int64_t slots, rows;
+    int64_t slots, rows, pass_tokens;
     /* Set before each pass: rows whose logits come to the host, and how many of them there are. */
     const bool *wanted; /* lent */
     int64_t wanted_count;
@@ -56,7 +64,8 @@ TT_MUST_USE tt_status tt_generation_rank_mask(struct tt_generation_rank *rank, i
  * rules[rows], whose seen_row is a slot. *tokens: [rows], lent until the next pass. tt_generation_rank_end follows each
  * pass, also a failed one. */
 TT_MUST_USE tt_status tt_generation_rank_pass(struct tt_generation_rank *rank, const struct tt_batch *batch,
-                                              const struct tt_sample_rule *rules, bool adapter_off,
+                                              const struct tt_sample_rule *rules,
+                                              const struct tt_generation_adapters *adapters,
                                               const int32_t **tokens);
 void tt_generation_rank_end(struct tt_generation_rank *rank);
 /* Whether a pass of single tokens is faster without parts of prompts in it: its work is queued as one piece
@@ -65,7 +74,8 @@ bool tt_generation_rank_prefers_single(const struct tt_generation_rank *rank);
 
 /* Called by generation_single.c: queues the work of a pass whose inputs are on the device, or uploads rules. */
 TT_MUST_USE tt_status tt_generation_rank_queue(struct tt_generation_rank *rank, const struct tt_pass *pass);
-TT_MUST_USE tt_status tt_generation_rank_lend(struct tt_generation_rank *rank, bool adapter_off,
+TT_MUST_USE tt_status tt_generation_rank_lend(struct tt_generation_rank *rank,
+                                              const struct tt_generation_adapters *adapters,
                                               const struct tt_batch *batch,
                                               const struct tt_sample_rule *rules, struct tt_pass *pass);
 

@@ -9,8 +9,8 @@ enum { GRAPHS_MAX = 64 };
 /* The passes of one graph. */
 struct kind {
     int64_t rows, reach;
-    bool adapter_off;
-    bool ran; /* once without a graph: algorithms are chosen */
+    struct tt_generation_adapters adapters; /* without those of rows */
+    bool ran;                               /* once without a graph: algorithms are chosen */
     struct tt_graph *graph;
 };
 
@@ -21,7 +21,7 @@ struct tt_generation_single {
     struct kind kinds[GRAPHS_MAX];
     int kind_count;
     /* Host arrays of the padded batch, [slots]. */
-    int32_t *sequences, *ids, *positions, *reached, *rows, *labels, *borders;
+    int32_t *sequences, *ids, *positions, *reached, *rows, *labels, *borders, *adapters;
     int64_t *row_keys;
     struct tt_sample_rule *rules;
 };
@@ -42,12 +42,14 @@ tt_status tt_generation_single_create(const struct tt_rank *rank, int64_t slots,
         .rows = tt_calloc(count, sizeof(int32_t)),
         .labels = tt_calloc(count, sizeof(int32_t)),
         .borders = tt_calloc(count + 1, sizeof(int32_t)),
+        .adapters = tt_calloc(count, sizeof(int32_t)),
         .row_keys = tt_calloc(count, sizeof(int64_t)),
         .rules = tt_calloc(count, sizeof(struct tt_sample_rule)),
     };
     if (single->sequences == NULL || single->ids == NULL || single->positions == NULL ||
         single->reached == NULL || single->rows == NULL || single->labels == NULL ||
-        single->borders == NULL || single->row_keys == NULL || single->rules == NULL) {
+        single->borders == NULL || single->adapters == NULL || single->row_keys == NULL ||
+        single->rules == NULL) {
         tt_generation_single_destroy(single);
         return TT_ERR_MEMORY;
     }
@@ -72,6 +74,7 @@ void tt_generation_single_destroy(struct tt_generation_single *single)
     tt_free(single->rows);
     tt_free(single->labels);
     tt_free(single->borders);
+    tt_free(single->adapters);
     tt_free(single->row_keys);
     tt_free(single->rules);
     tt_free(single);
@@ -131,16 +134,43 @@ static struct tt_batch pad(struct tt_generation_single *single, const struct tt_
     };
 }
 
+/* The adapters of the padded batch, whose further rows have none. Where work is recorded, as many of mixed ones as a few
+ * pieces of work have. */
+static struct tt_generation_adapters pad_adapters(struct tt_generation_single *single,
+                                                  const struct tt_generation_adapters *adapters,
+                                                  int64_t places, int64_t count, int64_t rows)
+{
+    struct tt_generation_adapters padded = *adapters;
+    int64_t end = adapters->first + adapters->count, wide = 1;
+    padded.of_tokens = padded.of_rows = NULL;
+    if (adapters->mixed && single->records) {
+        while (wide < end) wide *= 2;
+        padded.first = 0;
+        padded.count = wide < places ? wide : places;
+    }
+    if (adapters->of_tokens == NULL) return padded;
+    for (int64_t t = 0; t < rows; t++) single->adapters[t] = t < count ? adapters->of_tokens[t] : -1;
+    padded.of_tokens = padded.of_rows = single->adapters;
+    return padded;
+}
+
+static bool same_adapters(const struct tt_generation_adapters *a, const struct tt_generation_adapters *b)
+{
+    return a->off == b->off && a->mixed == b->mixed && a->first == b->first && a->count == b->count;
+}
+
 static struct kind *find_kind(struct tt_generation_single *single, int64_t rows, int64_t reach,
-                              bool adapter_off)
+                              const struct tt_generation_adapters *adapters)
 {
     for (int i = 0; i < single->kind_count; i++) {
         struct kind *kind = &single->kinds[i];
-        if (kind->rows == rows && kind->reach == reach && kind->adapter_off == adapter_off) return kind;
+        if (kind->rows == rows && kind->reach == reach && same_adapters(&kind->adapters, adapters))
+            return kind;
     }
     if (single->kind_count == GRAPHS_MAX) drop_graphs(single);
     struct kind *kind = &single->kinds[single->kind_count++];
-    *kind = (struct kind){.rows = rows, .reach = reach, .adapter_off = adapter_off};
+    *kind = (struct kind){.rows = rows, .reach = reach, .adapters = *adapters};
+    kind->adapters.of_tokens = kind->adapters.of_rows = NULL;
     return kind;
 }
 
@@ -167,13 +197,17 @@ static void record(struct tt_generation_rank *rank, const struct tt_pass *pass, 
 }
 
 tt_status tt_generation_single_pass(struct tt_generation_rank *rank, const struct tt_batch *batch,
-                                    const struct tt_sample_rule *rules, bool adapter_off)
+                                    const struct tt_sample_rule *rules,
+                                    const struct tt_generation_adapters *adapters)
 {
     struct tt_generation_single *single = rank->single;
     struct tt_stream *stream = rank->rank->stream;
     struct tt_batch padded = pad(single, batch, rules);
+    int64_t places = rank->rank->model->options.adapter_places;
+    struct tt_generation_adapters own =
+        pad_adapters(single, adapters, places > 1 ? places : 1, batch->token_count, padded.token_count);
     struct tt_pass pass;
-    TT_TRY(tt_generation_rank_lend(rank, adapter_off, &padded, single->rules, &pass));
+    TT_TRY(tt_generation_rank_lend(rank, &own, &padded, single->rules, &pass));
     TT_TRY(tt_kv_cache_begin_single(rank->cache, stream, single->sequences, batch->token_count,
                                     padded.token_count));
     /* The copies to the host differ from pass to pass. */
@@ -182,7 +216,7 @@ tt_status tt_generation_single_pass(struct tt_generation_rank *rank, const struc
     bool profiles = tt_device_profiles(rank->rank->device);
     if (!single->records || rank->wanted_count > 0 || adjusts || profiles)
         return tt_generation_rank_queue(rank, &pass);
-    struct kind *kind = find_kind(single, padded.token_count, tt_kv_cache_reach(rank->cache), adapter_off);
+    struct kind *kind = find_kind(single, padded.token_count, tt_kv_cache_reach(rank->cache), &own);
     if (kind->graph == NULL && kind->ran) record(rank, &pass, kind);
     kind->ran = true;
     if (kind->graph == NULL) return tt_generation_rank_queue(rank, &pass);

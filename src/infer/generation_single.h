@@ -19,6 +19,7 @@ int64_t tt_generation_single_launches(const struct tt_generation_single *single)
 bool tt_generation_is_single(const struct tt_batch *batch);
 /* Queues such a pass, as tt_generation_rank_pass; the caller waits. */
 TT_MUST_USE tt_status tt_generation_single_pass(struct tt_generation_rank *rank, const struct tt_batch *batch,
-                                                const struct tt_sample_rule *rules, bool adapter_off);
+                                                const struct tt_sample_rule *rules,
+                                                const struct tt_generation_adapters *adapters);
 
 #endif

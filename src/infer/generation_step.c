@@ -208,13 +208,22 @@ static int64_t left(const struct tt_generation_engine *engine, int64_t s)
     return (int64_t)engine->slots[s].request->ids.count - held(engine, s);
 }
 
+/* Requests that a pass may have: all, those of the base alone, or those of the only adapter. */
+enum members { ALL_REQUESTS, BASE_REQUESTS, ADAPTER_REQUESTS };
+
+static bool is_member(const struct slot *slot, enum members members)
+{
+    if (slot->request == NULL) return false;
+    return members == ALL_REQUESTS || (slot->adapter < 0) == (members == BASE_REQUESTS);
+}
+
 /* The running slot with the oldest request of this kind whose tokens are not in the pass yet; -1: none. */
-static int64_t next_prompt(const struct tt_generation_engine *engine, int adapter, bool with_single)
+static int64_t next_prompt(const struct tt_generation_engine *engine, enum members members, bool with_single)
 {
     int64_t next = -1;
     for (int64_t s = 0; s < engine->limits.slots; s++) {
         const struct slot *slot = &engine->slots[s];
-        if (slot->request == NULL || slot->adapter != adapter || slot->added > 0) continue;
+        if (!is_member(slot, members) || slot->added > 0) continue;
         if (!with_single && left(engine, s) == 1) continue;
         if (next < 0 || slot->request->id < engine->slots[next].request->id) next = s;
     }
@@ -243,19 +252,18 @@ static tt_status save_state(struct tt_generation_engine *engine, int64_t s)
 }
 
 /* Sets `added` of every slot: one token of each answer, then as much of the prompts as fits. Returns their sum. */
-static int64_t choose_tokens(struct tt_generation_engine *engine, int adapter, int parts)
+static int64_t choose_tokens(struct tt_generation_engine *engine, enum members members, int parts)
 {
     int64_t room = engine->limits.pass_tokens, rows = engine->rows;
     for (int64_t s = 0; s < engine->limits.slots; s++) {
         struct slot *slot = &engine->slots[s];
-        bool next = (parts & NEXT_TOKENS) != 0 && slot->request != NULL && slot->adapter == adapter &&
-                    left(engine, s) == 1;
+        bool next = (parts & NEXT_TOKENS) != 0 && is_member(slot, members) && left(engine, s) == 1;
         slot->added = next;
         room -= next;
         rows -= next;
     }
     for (int64_t s; (parts & PROMPTS) != 0 && room > 0 && rows > 0 &&
-                    (s = next_prompt(engine, adapter, parts != PROMPTS)) >= 0;) {
+                    (s = next_prompt(engine, members, parts != PROMPTS)) >= 0;) {
         struct slot *slot = &engine->slots[s];
         int64_t most = slot->request->wants_prompt && rows < room ? rows : room;
         slot->added = left(engine, s) < most ? left(engine, s) : most;
@@ -331,6 +339,7 @@ static void add_row(struct tt_generation_engine *engine, struct tt_batch *batch,
     arrays->wanted[batch->row_count] = wanted;
     engine->rank.wanted_count += wanted;
     arrays->slot_of_row[batch->row_count] = (int)s;
+    arrays->row_adapters[batch->row_count] = engine->slots[s].adapter;
     arrays->rows[batch->row_count++] = (int32_t)batch->token_count;
 }
 
@@ -366,6 +375,7 @@ static struct tt_batch make_batch(struct tt_generation_engine *engine)
         for (int64_t t = first; t < first + slot->added; t++) {
             slot->ids[t] = slot->request->ids.data[t];
             arrays->ids[batch.token_count] = slot->ids[t];
+            arrays->adapters[batch.token_count] = slot->adapter;
             arrays->reached[batch.token_count] = (int32_t)slot->request->ids.count;
             if (has_row(slot->request, t, known)) add_row(engine, &batch, s, t);
             arrays->positions[batch.token_count++] = (int32_t)t;
@@ -455,15 +465,37 @@ static tt_status take_rows(struct tt_generation_engine *engine, const struct tt_
     return TT_OK;
 }
 
-static tt_status run_pass(struct tt_generation_engine *engine, int adapter, int parts)
+/* The adapters of the batch's rows. */
+static struct tt_generation_adapters find_adapters(const struct tt_generation_engine *engine,
+                                                   const struct tt_batch *batch)
+{
+    const struct pass_arrays *arrays = &engine->arrays;
+    struct tt_generation_adapters found = {.of_tokens = arrays->adapters, .of_rows = arrays->row_adapters};
+    int32_t lowest = INT32_MAX, highest = -1;
+    bool any_without = false;
+    for (int64_t t = 0; t < batch->token_count; t++) {
+        int32_t adapter = arrays->adapters[t];
+        any_without |= adapter < 0;
+        if (adapter >= 0 && adapter < lowest) lowest = adapter;
+        if (adapter > highest) highest = adapter;
+    }
+    found.off = highest < 0;
+    if (found.off) return found;
+    found.first = lowest;
+    found.count = highest - lowest + 1;
+    found.mixed = any_without || found.count > 1;
+    return found;
+}
+
+static tt_status run_pass(struct tt_generation_engine *engine, enum members members, int parts)
 {
     tt_status status = TT_OK;
     const int32_t *tokens = NULL;
-    if (choose_tokens(engine, adapter, parts) == 0 && !engine->shared) return TT_OK;
+    if (choose_tokens(engine, members, parts) == 0 && !engine->shared) return TT_OK;
     TT_TRY(send_masks(engine));
     struct tt_batch batch = make_batch(engine);
-    if (adapter >= 0) TT_GO(tt_adapter_set_choose(&engine->adapters, adapter));
-    TT_GO(tt_generation_rank_pass(&engine->rank, &batch, engine->arrays.rules, adapter < 0, &tokens));
+    const struct tt_generation_adapters adapters = find_adapters(engine, &batch);
+    TT_GO(tt_generation_rank_pass(&engine->rank, &batch, engine->arrays.rules, &adapters, &tokens));
     engine->load.passes++;
     engine->load.tokens += batch.token_count;
     for (int64_t s = 0; s < engine->limits.slots; s++) {
@@ -480,11 +512,18 @@ out:
     return status;
 }
 
-static bool has_requests(const struct tt_generation_engine *engine, int adapter)
+static bool has_requests(const struct tt_generation_engine *engine, enum members members)
 {
     for (int64_t s = 0; s < engine->limits.slots; s++)
-        if (engine->slots[s].request != NULL && engine->slots[s].adapter == adapter) return true;
+        if (is_member(&engine->slots[s], members)) return true;
     return false;
+}
+
+/* Whether one pass has rows with adapters and rows without one. DoRA scales all rows. */
+static bool runs_together(const struct tt_generation_engine *engine)
+{
+    const struct tt_lora_config *lora = &engine->inputs->model_options.lora;
+    return !lora->enabled || !lora->use_dora;
 }
 
 /* A pass that one rank needs is run by all: those without requests take part in its transfers. */
@@ -493,14 +532,15 @@ tt_status tt_generation_step(struct tt_generation_engine *engine, bool *busy)
     restart_rotated(engine);
     TT_TRY(admit(engine));
     bool ran = false, apart = !engine->shared && tt_generation_rank_prefers_single(&engine->rank);
-    double *needed = engine->needed; /* of the base alone, then of each adapter */
-    size_t kinds = tt_generation_count_adapters(engine) + 1;
-    for (size_t k = 0; k < kinds; k++) needed[k] = has_requests(engine, (int)k - 1);
-    if (engine->shared) TT_TRY(tt_comm_host_sum(engine->rank.rank->world, needed, kinds));
-    for (size_t k = 0; k < kinds; k++) {
-        if (needed[k] == 0) continue;
-        TT_TRY(run_pass(engine, (int)k - 1, apart ? NEXT_TOKENS : NEXT_TOKENS | PROMPTS));
-        if (apart) TT_TRY(run_pass(engine, (int)k - 1, PROMPTS));
+    bool together = runs_together(engine);
+    double needed[ADAPTER_REQUESTS + 1] = {0};
+    for (enum members m = ALL_REQUESTS; m <= ADAPTER_REQUESTS; m++)
+        needed[m] = together == (m == ALL_REQUESTS) && has_requests(engine, m);
+    if (engine->shared) TT_TRY(tt_comm_host_sum(engine->rank.rank->world, needed, ADAPTER_REQUESTS + 1));
+    for (enum members m = ALL_REQUESTS; m <= ADAPTER_REQUESTS; m++) {
+        if (needed[m] == 0) continue;
+        TT_TRY(run_pass(engine, m, apart ? NEXT_TOKENS : NEXT_TOKENS | PROMPTS));
+        if (apart) TT_TRY(run_pass(engine, m, PROMPTS));
         ran = true;
     }
     *busy = engine->load.waiting > 0 || engine->load.running > 0 || (engine->shared && ran);

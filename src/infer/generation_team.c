@@ -12,10 +12,11 @@ enum { ROUND_BYTES_MAX = 1 << 20 };
 
 /* The state at the begin of a step, from the leader to all ranks. */
 struct round {
-    int64_t bytes;  /* of the messages that follow */
+    int64_t bytes;  /* of the messages that follow, or of the folder's name with its end */
     int64_t ending; /* enum ending */
+    int64_t place;  /* with LOADS: of the adapter */
 };
-enum ending { GOES_ON, ENDED, WAS_CANCELLED };
+enum ending { GOES_ON, ENDED, WAS_CANCELLED, LOADS };
 
 /* A message to one rank: a new request with its ids, stop ids, biases and grammar behind it, or the end of one. */
 struct message {
@@ -404,21 +405,41 @@ static tt_status take_events(struct tt_generation_team *team)
     return TT_OK;
 }
 
+/* Shares the leader's bytes, which replace those of other ranks. */
+static tt_status share(struct tt_generation_team *team, struct tt_str *bytes, int64_t count)
+{
+    tt_status status = TT_OK;
+    if (!leads(team)) {
+        tt_str_clear(bytes);
+        status = tt_str_append_fill(bytes, 0, (size_t)count);
+    }
+    TT_TRY(tt_comm_agree(team->world, status));
+    return tt_comm_host_share(team->world, bytes->data, (size_t)count);
+}
+
+/* Every rank's part of loading an adapter. What the leader's client did wrong is no error of the others. */
+static tt_status run_load(struct tt_generation_team *team, struct tt_str *folder, const struct round *round,
+                          tt_status *verdict)
+{
+    TT_TRY(share(team, folder, round->bytes));
+    TT_TRY(tt_generation_load_adapter(team->engine, tt_str_text(folder), (int)round->place, verdict));
+    if (!leads(team)) tt_error_clear();
+    return TT_OK;
+}
+
 /* Every rank's part of a step; `messages` are the leader's, and replaced by it on the others. */
 static tt_status run_round(struct tt_generation_team *team, struct tt_str *messages, struct round *round)
 {
     bool busy;
     TT_TRY(tt_comm_host_all_gather(team->world, round, team->rounds, sizeof *round));
     *round = team->rounds[0];
+    if (round->ending == LOADS) {
+        tt_status verdict;
+        return run_load(team, messages, round, &verdict);
+    }
     if (round->ending != GOES_ON) return TT_OK;
     if (round->bytes > 0) {
-        tt_status status = TT_OK;
-        if (!leads(team)) {
-            tt_str_clear(messages);
-            status = tt_str_append_fill(messages, 0, (size_t)round->bytes);
-        }
-        TT_TRY(tt_comm_agree(team->world, status));
-        TT_TRY(tt_comm_host_share(team->world, messages->data, (size_t)round->bytes));
+        TT_TRY(share(team, messages, round->bytes));
         TT_TRY(obey(team, messages));
     }
     TT_TRY(tt_generation_step(team->engine, &busy));
@@ -457,12 +478,30 @@ tt_status tt_generation_team_step(struct tt_generation_team *team, bool *busy)
     return TT_OK;
 }
 
+tt_status tt_generation_team_load_adapter(struct tt_generation_team *team, const char *folder, int place,
+                                          tt_status *verdict)
+{
+    struct tt_str text = {0};
+    struct round round = {.bytes = (int64_t)strlen(folder) + 1, .ending = LOADS, .place = place};
+    tt_status status = TT_OK;
+    if (team->ranks == 1) return tt_generation_load_adapter(team->engine, folder, place, verdict);
+    TT_GO(tt_str_append(&text, folder, (size_t)round.bytes));
+    TT_GO(tt_comm_host_all_gather(team->world, &round, team->rounds, sizeof round));
+    status = run_load(team, &text, &round, verdict);
+out:
+    tt_str_deinit(&text);
+    return status;
+}
+
 static tt_status follow(struct tt_generation_team *team)
 {
     tt_status status = TT_OK;
     struct tt_str messages = {0};
     struct round round = {0};
-    while (round.ending == GOES_ON) TT_GO(run_round(team, &messages, &round));
+    while (round.ending == GOES_ON || round.ending == LOADS) {
+        round = (struct round){0};
+        TT_GO(run_round(team, &messages, &round));
+    }
     if (round.ending == WAS_CANCELLED) status = tt_fail(TT_ERR_CANCELLED, "stopped on request");
 out:
     tt_str_deinit(&messages);

@@ -37,6 +37,10 @@ TT_MUST_USE tt_status tt_generation_team_poll(const struct tt_generation_team *t
 void tt_generation_team_cancel(struct tt_generation_team *team, int64_t id);
 void tt_generation_team_release(struct tt_generation_team *team, int64_t id);
 
+/* The same as tt_generation_load_adapter on all ranks, which open the folder each. For the leader, between steps. */
+TT_MUST_USE tt_status tt_generation_team_load_adapter(struct tt_generation_team *team, const char *folder,
+                                                      int place, tt_status *verdict);
+
 /* Generates with the weights as they are now: calls `lead` on the leader, and runs its steps on the others until it has
  * returned. After an error of `lead` the others wait for the abort of the communicator; where it is TT_ERR_CANCELLED,
  * they return the same. Collective. */

@@ -5,7 +5,7 @@
 #include "backend/kept.h"
 #include "base/alloc.h"
 
-/* True for a matrix that products read where it lies. Adapters may be exchanged (infer/adapter_set.h), and rows of an
+/* True for a matrix that products read where it lies. Adapters may be loaded later (infer/adapter_set.h), and rows of an
  * embedding are copied. */
 static bool is_fixed(const struct tt_model *model, const struct tt_piece *piece)
 {

@@ -80,6 +80,10 @@ struct tt_inputs_config {
 struct tt_job_spec;
 struct tt_inputs_config tt_inputs_config_of(const struct tt_job_spec *job, enum tt_inputs_use use);
 
+/* Opens an adapter folder for the model of open inputs, with texts in `arena`: the checks of the start but for its
+ * tensors. `folder` is lent; the file is the caller's. */
+TT_MUST_USE tt_status tt_inputs_open_adapter(const struct tt_inputs *inputs, const char *folder,
+                                             struct tt_arena *arena, struct tt_inputs_adapter *adapter);
 /* A zeroed struct is empty, as is the struct after an error. Settings that contradict the model are TT_ERR_USAGE. */
 TT_MUST_USE tt_status tt_inputs_open(const struct tt_inputs_config *config, struct tt_inputs *inputs);
 /* Settles, after opening with a share, what the processes found together: `differs` in one of them. */

@@ -18,18 +18,37 @@
 #include "job/spec.h"
 #include "model/adapter_config.h"
 
+/* Reads an adapter whose folder and first settings are there. */
+static tt_status read_adapter(const struct tt_inputs *inputs, const double *dropout, struct tt_arena *arena,
+                              struct tt_inputs_adapter *adapter)
+{
+    TT_TRY(tt_adapter_config_read(adapter->folder, arena, &adapter->lora));
+    if (dropout != NULL) adapter->lora.dropout = *dropout;
+    TT_TRY(tt_adapter_config_check(&adapter->lora, &inputs->model_facts));
+    return tt_adapter_open_for(adapter->folder, &inputs->model_facts, &adapter->lora, &adapter->file);
+}
+
+tt_status tt_inputs_open_adapter(const struct tt_inputs *inputs, const char *folder, struct tt_arena *arena,
+                                 struct tt_inputs_adapter *adapter)
+{
+    char *path = tt_arena_strndup(arena, folder, strlen(folder));
+    if (path == NULL) return TT_ERR_MEMORY;
+    *adapter = (struct tt_inputs_adapter){.name = tt_path_basename(path), .folder = path};
+    tt_status status = read_adapter(inputs, NULL, arena, adapter);
+    if (status != TT_OK) tt_while("opening the adapter '%s'", folder);
+    return status;
+}
+
 static tt_status open_adapter(const struct tt_inputs_config *config, const char *given,
                               struct tt_inputs *inputs)
 {
     tt_status status = TT_OK;
     struct tt_inputs_adapter *adapter = &inputs->adapters[inputs->adapter_count++];
+    const double dropout = inputs->model_options.lora.dropout;
     adapter->name = tt_path_basename(given);
     TT_GO(tt_hub_locate(given, NULL, "adapter", &adapter->folder));
     adapter->lora = inputs->model_options.lora;
-    TT_GO(tt_adapter_config_read(adapter->folder, &inputs->arena, &adapter->lora));
-    if (config->sets_dropout) adapter->lora.dropout = inputs->model_options.lora.dropout;
-    TT_GO(tt_adapter_config_check(&adapter->lora, &inputs->model_facts));
-    TT_GO(tt_adapter_open_for(adapter->folder, &inputs->model_facts, &adapter->lora, &adapter->file));
+    TT_GO(read_adapter(inputs, config->sets_dropout ? &dropout : NULL, &inputs->arena, adapter));
     if (config->use == TT_INPUTS_TRAIN)
         tt_info(
             "the adapter '%s' has its own rank (%lld), alpha (%g) and targets; the lora_* settings of the "
@@ -79,12 +98,36 @@ static tt_status open_adapters(const struct tt_inputs_config *config, struct tt_
     inputs->adapter = inputs->adapters[0].file;
     inputs->adapter_folder = inputs->adapters[0].folder;
     inputs->model_options.lora = inputs->adapters[0].lora;
-    if (count == 1) return TT_OK;
-    struct tt_lora_config *more = tt_arena_alloc(&inputs->arena, (count - 1) * sizeof *more);
+    return TT_OK;
+}
+
+/* Every linear of the layers, for adapters that nobody knows yet. */
+static struct tt_lora_config reserved_lora(const struct tt_model_spec *model)
+{
+    return (struct tt_lora_config){.enabled = true,
+                                   .from_adapter = true,
+                                   .r = model->adapter_rank,
+                                   .alpha = (double)model->adapter_rank,
+                                   .target_modules = "all-linear"};
+}
+
+/* Several adapters, and those that may come, lie side by side (infer/adapter_set.h). */
+static tt_status place_adapters(const struct tt_model_spec *model, struct tt_inputs *inputs)
+{
+    struct tt_model_options *options = &inputs->model_options;
+    size_t known = inputs->adapter_count, count = 0;
+    if (model->adapter_places > 0 && (size_t)model->adapter_places < known)
+        return tt_fail(TT_ERR_USAGE, "max_loras %lld is less than the %zu adapters that are given",
+                       (long long)model->adapter_places, known);
+    if (model->adapter_places == 0 && known < 2) return TT_OK;
+    struct tt_lora_config *more = tt_arena_alloc(&inputs->arena, (known + 1) * sizeof *more);
     if (more == NULL) return TT_ERR_MEMORY;
-    for (size_t i = 1; i < count; i++) more[i - 1] = inputs->adapters[i].lora;
-    inputs->model_options.more_lora = more;
-    inputs->model_options.more_lora_count = count - 1;
+    for (size_t i = 1; i < known; i++) more[count++] = inputs->adapters[i].lora;
+    if (model->adapter_places > 0 && known > 0) more[count++] = reserved_lora(model);
+    if (known == 0) options->lora = reserved_lora(model);
+    options->more_lora = more;
+    options->more_lora_count = count;
+    options->adapter_places = model->adapter_places > 0 ? model->adapter_places : (int64_t)known;
     return TT_OK;
 }
 
@@ -170,10 +213,11 @@ static tt_status open_model(const struct tt_inputs_config *config, struct tt_inp
     TT_TRY(tt_quantization_resolve(config->quantization, &inputs->model_facts,
                                    inputs->model_options.compute_dtype, &inputs->model_options.quant));
     TT_TRY(open_adapters(config, inputs));
+    TT_TRY(place_adapters(config->model, inputs));
     inputs->source = (struct tt_load_source){
         .folder = random ? NULL : inputs->folder,
-        .adapter =
-            inputs->adapter_count == 1 ? inputs->adapter : NULL, /* infer/adapter_set.h loads several */
+        /* infer/adapter_set.h loads those that have places */
+        .adapter = inputs->model_options.adapter_places == 0 ? inputs->adapter : NULL,
         .seed = (uint64_t)config->seed,
         .share = config->share,
     };

@@ -53,8 +53,10 @@ struct tt_model_spec {
     bool use_peft;                    /* default true here; false: full fine-tuning */
     const char *full_finetuning;      /* settled into use_peft */
     const char *adapter_name_or_path; /* NULL, or an adapter folder to start from */
-    double router_aux_loss_coef;      /* of a training; -1: config.json's */
-    struct tt_scores scores;          /* settled by the objective */
+    /* of a server: adapters that have a place, and their largest rank; 0: those of adapter_name_or_path alone */
+    int64_t adapter_places, adapter_rank;
+    double router_aux_loss_coef; /* of a training; -1: config.json's */
+    struct tt_scores scores;     /* settled by the objective */
 };
 
 /* TrainingArguments: batches, and the length of the run. */

@@ -51,7 +51,8 @@ static void build_adapter(struct tt_builder *builder, const struct tt_module *ex
 {
     if (builder->listing || builder->status != TT_OK || !parameter->adapted) return;
     bool inner = behind != NULL && behind->adapted;
-    linear->r = parameter->r;
+    linear->adapters = tt_builder_adapters(builder);
+    linear->r = parameter->r * linear->adapters;
     linear->scaling = parameter->scaling;
     linear->lora_A = tt_builder_lora(builder, experts, inner ? "base_layer.lora_A.weight" : "lora_A.weight",
                                      linear->experts * linear->r, linear->in, TT_REACH_ALWAYS);

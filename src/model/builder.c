@@ -275,6 +275,12 @@ static void multiply_coded(struct tt_builder *builder, const struct tt_module *m
     linear->backward = TT_PRODUCT_CODED;
 }
 
+int64_t tt_builder_adapters(const struct tt_builder *builder)
+{
+    int64_t places = builder->model->options.adapter_places;
+    return places > 1 ? places : 1;
+}
+
 struct members {
     const struct tt_module *modules[TT_LOW_RANK_PARTS];
     const struct tt_linear_spec *specs[TT_LOW_RANK_PARTS];
@@ -298,7 +304,8 @@ static void make_weights(struct tt_builder *builder, const struct members *membe
             multiply_coded(builder, module, linear);
         }
         if (!module->adapted) continue;
-        linear->r = module->r;
+        linear->adapters = tt_builder_adapters(builder);
+        linear->r = module->r * linear->adapters;
         linear->scaling = module->scaling;
         linear->dropout = builder->model->options.lora.dropout;
     }

@@ -32,6 +32,8 @@ void *tt_builder_take(struct tt_builder *builder, size_t bytes);
 void *tt_builder_half(struct tt_builder *builder, const struct tt_half_ops *ops, double scale, size_t bytes);
 /* The next module: added in the first run, found in the second. NULL after a failure. */
 struct tt_module *tt_builder_module(struct tt_builder *builder, const char *path, enum tt_module_kind kind);
+/* Adapters that lie side by side, at least 1. */
+int64_t tt_builder_adapters(const struct tt_builder *builder);
 /* Adds a parameter that another block owns to the current block. */
 void tt_builder_use_param(struct tt_builder *builder, tt_param *param);
 /* A parameter of the base model: frozen, trained with everything, or trained as a copy (modules_to_save). */

@@ -252,6 +252,7 @@ static tt_status visit(void *context, const struct tt_linear *linear)
                                    .idle = idle_of(linear),
                                    .vector = linear->vector,
                                    .r = linear->r,
+                                   .adapters = linear->adapters,
                                    .scaling = linear->scaling};
     return visitor->visit(visitor->context, &seen);
 }

@@ -190,6 +190,8 @@ struct tt_model_options {
     /* Read by tt_model_create only: further adapters; each module has the largest rank of all. */
     const struct tt_lora_config *more_lora;
     size_t more_lora_count;
+    /* Adapters that lie side by side, `lora` and `more_lora` among them (infer/adapter_set.h); 0: one */
+    int64_t adapter_places;
     struct tt_base_quant quant;
     bool random_init; /* parameters get their family's random init instead of a file */
 };
@@ -294,6 +296,7 @@ struct tt_model_linear {
     int64_t experts; /* 0: one matrix; else those of all experts, with adapters as in nn/expert_linear.h */
     int64_t idle;    /* elements that a token does not read, of experts that it does not have */
     int64_t r;
+    int64_t adapters; /* side by side, of r / adapters each; 0: one */
     float scaling;
 };
 /* Calls `visit` for each linear, in order of the blocks, until one fails. */

@@ -1,5 +1,6 @@
 #include "nn/expert_linear.h"
 
+#include "backend/ops/columns.h"
 #include "backend/ops/elementwise.h"
 #include "backend/ops/grouped_gemm.h"
 #include "backend/ops/route.h"
@@ -100,9 +101,27 @@ static tt_status push_adapter(const struct tt_expert_linear *linear, const struc
     return copy_B(linear, pass, &product->b_XNR);
 }
 
-tt_status tt_expert_linear_forward(const struct tt_expert_linear *linear, const struct tt_pass *pass,
-                                   tt_tensor border_X1, tt_tensor x_MI, tt_tensor h_MR, tt_tensor y_MO)
+/* Makes 0 what rows of h have of other adapters than their tokens'. */
+static tt_status keep_own(const struct tt_expert_linear *linear, const struct tt_pass *pass, tt_tensor slot_M,
+                          tt_tensor h_MR)
 {
+    const struct tt_pass_adapters *adapters = &pass->in.adapters;
+    int64_t count = linear->adapters > 1 ? linear->adapters : 1;
+    if (pass->in.adapters_off || adapters->count == 0 || (count == 1 && !adapters->mixed)) return TT_OK;
+    const struct tt_keep_columns_args args = {.x_TN = h_MR,
+                                              .group_R = adapters->of_T,
+                                              .row_T = slot_M,
+                                              .share = linear->slots,
+                                              .count = count,
+                                              .each = linear->r / count};
+    return tt_keep_columns(pass->lent.stream, &args);
+}
+
+tt_status tt_expert_linear_forward(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                   const struct tt_expert_rows *rows, tt_tensor x_MI, tt_tensor h_MR,
+                                   tt_tensor y_MO)
+{
+    tt_tensor border_X1 = rows->border_X1;
     struct tt_grouped_gemm_args product = {
         .border_X1 = border_X1, .x_MK = x_MI, .bias_XN = tt_param_value(linear->bias), .y_MN = y_MO};
     if (linear->r > 0) {
@@ -112,6 +131,7 @@ tt_status tt_expert_linear_forward(const struct tt_expert_linear *linear, const 
                                               .alpha = linear->scaling,
                                               .y_MN = h_MR};
         TT_TRY(tt_grouped_gemm(pass->lent.stream, &narrow));
+        TT_TRY(keep_own(linear, pass, rows->slot_M, h_MR));
     }
     if (tt_tensor_is_empty(y_MO)) return TT_OK;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
@@ -226,6 +246,7 @@ tt_status tt_expert_linear_visit(const struct tt_expert_linear *linear, tt_linea
                                     .r = linear->r,
                                     .experts = linear->experts,
                                     .slots = linear->slots,
+                                    .adapters = linear->adapters,
                                     .scaling = linear->scaling};
     return visit(context, &shown);
 }

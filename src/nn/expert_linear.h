@@ -8,7 +8,10 @@
  * scratch; the gradient goes the other way.
  *
  * A frozen weight may be coded in a format (tensor/quant.h), as one matrix [X O, I]: its experts are decoded for each
- * product in scratch of at most TT_LINEAR_SCRATCH_BYTES, or of one expert where that is larger and on hosts. */
+ * product in scratch of at most TT_LINEAR_SCRATCH_BYTES, or of one expert where that is larger and on hosts.
+ *
+ * Several adapters side by side (nn/linear.h) are one of all their ranks together: of each expert the rows of the first
+ * adapter, then those of the second ... */
 #ifndef TT_NN_EXPERT_LINEAR_H
 #define TT_NN_EXPERT_LINEAR_H
 
@@ -19,6 +22,7 @@ struct tt_expert_linear {
     tt_param *bias;                     /* [X, O]; NULL: none */
     tt_param *lora_A, *lora_B;          /* NULL: no adapter, and r is 0 */
     int64_t experts, slots, in, out, r; /* slots: experts of a token */
+    int64_t adapters;                   /* side by side, of r / adapters each; 0: one */
     float scaling;
 };
 
@@ -28,9 +32,13 @@ bool tt_expert_linear_needs_x(const struct tt_expert_linear *linear);
 /* Pushes h_MR or dh_MR in the compute type; empty without an adapter. */
 TT_MUST_USE tt_status tt_expert_linear_push_h(const struct tt_expert_linear *linear,
                                               const struct tt_pass *pass, int64_t rows, tt_tensor *h_MR);
+/* The rows of an expert's tokens: their borders, and the slot of each (ops/expert_rows.h). */
+struct tt_expert_rows {
+    tt_tensor border_X1, slot_M;
+};
 /* h = s x A^T, y. An empty y: h alone. */
 TT_MUST_USE tt_status tt_expert_linear_forward(const struct tt_expert_linear *linear,
-                                               const struct tt_pass *pass, tt_tensor border_X1,
+                                               const struct tt_pass *pass, const struct tt_expert_rows *rows,
                                                tt_tensor x_MI, tt_tensor h_MR, tt_tensor y_MO);
 /* dh = s dy B, dx = dy W + dh A. An empty dx: dh alone. */
 TT_MUST_USE tt_status tt_expert_linear_back(const struct tt_expert_linear *linear, const struct tt_pass *pass,

@@ -210,7 +210,8 @@ static tt_status run_first(const struct tt_experts *experts, const struct tt_pas
     TT_TRY(choose(experts, pass, saved, tt_tensor_is_empty(in->delta_TD) ? in->x_TD : in->delta_TD, n_TD));
     TT_TRY(tt_shared_expert_first(&experts->shared, pass, &saved->shared, n_TD));
     TT_TRY(spread(pass, saved, "rows of experts", n_TD, &rows_MD));
-    TT_TRY(tt_expert_linear_forward(&experts->gate_up, pass, saved->border_X1, rows_MD, saved->h_gate_up_MR,
+    const struct tt_expert_rows of = {saved->border_X1, saved->slot_M};
+    TT_TRY(tt_expert_linear_forward(&experts->gate_up, pass, &of, rows_MD, saved->h_gate_up_MR,
                                     saved->gate_up_M2I));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
@@ -232,8 +233,8 @@ static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
         tt_tensor act_MI, out_MD = {0};
         TT_TRY(push_activation(experts, pass, saved, false, &act_MI));
         if (!again) TT_TRY(push(pass, "output of experts", act_MI.dims[0], experts->down.out, &out_MD));
-        TT_TRY(tt_expert_linear_forward(&experts->down, pass, saved->border_X1, act_MI, saved->h_down_MR,
-                                        out_MD));
+        const struct tt_expert_rows of = {saved->border_X1, saved->slot_M};
+        TT_TRY(tt_expert_linear_forward(&experts->down, pass, &of, act_MI, saved->h_down_MR, out_MD));
         if (!again) TT_TRY(combine(experts, pass, in, saved, out_MD));
     }
     if (tt_tensor_is_empty(in->y_TD))

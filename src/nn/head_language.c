@@ -71,7 +71,11 @@ static tt_status run_chunks(const struct tt_head *head, const struct tt_pass *pa
         int64_t count = total - first < chunk ? total - first : chunk;
         tt_tensor n = tt_tensor_rows(n_ND, first, count), logits = tt_tensor_rows(logits_NV, 0, count);
         tt_tensor h = rows_or_empty(h_NR, 0, count), dh = rows_or_empty(dh_NR, 0, count);
-        struct tt_linear_call call = {linear, pass, rows_or_empty(keys_N, first, count), n, h, NULL};
+        struct tt_linear_call call = {.group = linear,
+                                      .pass = pass,
+                                      .row_keys_T = rows_or_empty(keys_N, first, count),
+                                      .x_TI = n,
+                                      .h_TR = h};
         TT_TRY(tt_linear_forward(&call, logits));
         TT_TRY(tt_head_loss(head, pass, gradient, first, count, logits));
         if (!gradient) continue;
@@ -106,7 +110,12 @@ static tt_status forward_logits(const struct tt_head *head, const struct tt_pass
     TT_TRY(tt_head_gather_keys(head, pass, pass->in.batch->rows_N, &keys_N));
     TT_TRY(tt_linear_push_h(&head->lm_head, pass, n_ND.dims[0], &h_NR));
     TT_TRY(tt_head_norm_rows(head, pass, n_ND, n_ND, (tt_tensor){0}));
-    struct tt_linear_call call = {&head->lm_head, pass, keys_N, n_ND, h_NR, NULL};
+    struct tt_linear_call call = {.group = &head->lm_head,
+                                  .pass = pass,
+                                  .row_keys_T = keys_N,
+                                  .x_TI = n_ND,
+                                  .h_TR = h_NR,
+                                  .adapter_T = pass->in.adapters.of_N};
     if (in_parts(pass))
         TT_TRY(tt_head_logits_in_parts(head, pass, n_ND, logits_NV));
     else

@@ -43,7 +43,11 @@ static tt_status push_rows(const struct tt_head *head, const struct tt_pass *pas
 static struct tt_linear_call call_of(const struct tt_head *head, const struct tt_pass *pass,
                                      const struct rows *rows)
 {
-    return (struct tt_linear_call){&head->lm_head, pass, rows->keys_B, rows->n_BD, rows->h_BR, NULL};
+    return (struct tt_linear_call){.group = &head->lm_head,
+                                   .pass = pass,
+                                   .row_keys_T = rows->keys_B,
+                                   .x_TI = rows->n_BD,
+                                   .h_TR = rows->h_BR};
 }
 
 static tt_status forward(const struct tt_head *head, const struct tt_pass *pass, tt_tensor x_TD,

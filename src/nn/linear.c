@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "backend/ops/attention.h"
+#include "backend/ops/columns.h"
 #include "backend/ops/gemm.h"
 #include "backend/ops/gemm_dropout.h"
 #include "backend/ops/lora_gradients.h"
@@ -84,8 +85,12 @@ tt_status tt_linear_push_h(const struct tt_linear_group *group, const struct tt_
 struct tt_linear_call tt_linear_call_tokens(const struct tt_linear_group *group, const struct tt_pass *pass,
                                             tt_tensor x_TI, tt_tensor h_TR)
 {
-    return (struct tt_linear_call){
-        .group = group, .pass = pass, .row_keys_T = pass->in.batch->row_keys_T, .x_TI = x_TI, .h_TR = h_TR};
+    return (struct tt_linear_call){.group = group,
+                                   .pass = pass,
+                                   .row_keys_T = pass->in.batch->row_keys_T,
+                                   .x_TI = x_TI,
+                                   .h_TR = h_TR,
+                                   .adapter_T = pass->in.adapters.of_T};
 }
 
 /* c = alpha * op(a) * op(b) + beta * c */
@@ -170,27 +175,73 @@ static tt_status lora_down_dropped(const struct tt_linear_call *call)
     return TT_OK;
 }
 
-/* h = s drop(x) A^T */
-static tt_status lora_down(const struct tt_linear_call *call)
+/* True if the pass has all adapters of the group. */
+static bool has_all(const struct tt_linear_group *group, const struct tt_pass *pass)
+{
+    for (int i = 0; i < group->count; i++)
+        if (tt_linear_pass_r(&group->linears[i], pass) != group->linears[i].r) return false;
+    return true;
+}
+
+/* h = s x A^T of all rows */
+static tt_status lora_down_whole(const struct tt_linear_call *call)
 {
     const struct tt_linear_group *group = call->group;
     const struct tt_pass *pass = call->pass;
     tt_tensor a_all;
     float scaling;
-    if (tt_linear_group_r(group) == 0 || pass->in.adapters_off) return TT_OK;
-    if (any_dropout(group, pass)) return lora_down_dropped(call);
-    if (scaled_alike(group, &scaling) && tt_linear_stack(group, pass, TT_ROLE_LORA_A, false, &a_all)) {
+    if (scaled_alike(group, &scaling) && has_all(group, pass) &&
+        tt_linear_stack(group, pass, TT_ROLE_LORA_A, false, &a_all))
         return multiply(pass, call->x_TI, false, a_all, true, scaling, 0, call->h_TR);
-    }
     int64_t first = 0;
     for (int i = 0; i < group->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
-        if (linear->r == 0) continue;
-        TT_TRY(multiply(pass, call->x_TI, false, linear->lora_A->value, true, linear->scaling, 0,
-                        tt_tensor_cols(call->h_TR, first, linear->r)));
-        first += linear->r;
+        int64_t r = tt_linear_pass_r(linear, pass);
+        if (r == 0) continue;
+        TT_TRY(multiply(pass, call->x_TI, false, tt_linear_pass_A(linear, pass), true, linear->scaling, 0,
+                        tt_tensor_cols(call->h_TR, first, r)));
+        first += r;
     }
     return TT_OK;
+}
+
+/* Makes 0 what rows of h have of other adapters than their own; neighbours of one rank at once. */
+static tt_status keep_own(const struct tt_linear_call *call)
+{
+    const struct tt_linear_group *group = call->group;
+    const struct tt_pass_adapters *adapters = &call->pass->in.adapters;
+    for (int i = 0, next; i < group->count; i = next) {
+        int64_t r = tt_linear_pass_r(&group->linears[i], call->pass), first = 0, columns = r;
+        for (int k = 0; k < i; k++) first += tt_linear_pass_r(&group->linears[k], call->pass);
+        for (next = i + 1; next < group->count; next++) {
+            int64_t more = tt_linear_pass_r(&group->linears[next], call->pass);
+            if (more != 0 && more != r) break;
+            columns += more;
+        }
+        if (r == 0) {
+            next = i + 1;
+            continue;
+        }
+        const struct tt_keep_columns_args args = {.x_TN = tt_tensor_cols(call->h_TR, first, columns),
+                                                  .group_R = call->adapter_T,
+                                                  .share = 1,
+                                                  .first = adapters->first,
+                                                  .count = adapters->count,
+                                                  .each = r / adapters->count};
+        TT_TRY(tt_keep_columns(call->pass->lent.stream, &args));
+    }
+    return TT_OK;
+}
+
+/* h = s drop(x) A^T */
+static tt_status lora_down(const struct tt_linear_call *call)
+{
+    const struct tt_linear_group *group = call->group;
+    const struct tt_pass *pass = call->pass;
+    if (tt_linear_group_r(group) == 0 || pass->in.adapters_off) return TT_OK;
+    if (any_dropout(group, pass)) return lora_down_dropped(call);
+    TT_TRY(lora_down_whole(call));
+    return pass->in.adapters.mixed ? keep_own(call) : TT_OK;
 }
 
 static bool has_bias(const struct tt_linear_group *group)

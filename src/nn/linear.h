@@ -8,6 +8,11 @@
  * Their addresses are checked at every call, because the views are lent each time. Both ways need the same scratch, so
  * the memory plan does not depend on the addresses.
  *
+ * Several adapters of one base (infer/adapter_set.h) lie side by side: A has the rows of the first one, then those of the
+ * second, ..., B such columns, and h as well. A pass whose rows have different ones (struct tt_pass_adapters) computes h
+ * of all that any row has, makes 0 what is another's, and adds h B^T: one product for all rows, with as many more
+ * columns along its inner dimension. Rows without an adapter have an h of zeros. Not with DoRA.
+ *
  * Dropout masks are a function of (rng, row key, column): they are recomputed in the backward pass, never kept.
  * Backward needs x and h_TR = s drop(x) A^T, [T, sum of r], which the caller keeps.
  */
@@ -46,6 +51,7 @@ struct tt_linear {
     tt_param *vector;                   /* [out], of the adapter's kind; NULL: none */
     const struct tt_adapter_kind *kind; /* of the group */
     int64_t in, out, r;
+    int64_t adapters; /* side by side, of r / adapters each; 0: one */
     /* 0; else this only shows a linear of experts (nn/expert_linear.h), of which a token has `slots`, to a visitor */
     int64_t experts, slots;
     float scaling;
@@ -102,6 +108,7 @@ struct tt_linear_call {
     /* NULL, without codes, or where tt_linear_takes_quantized x in FP8 (backward: dy). The values are then read only
      * where tt_linear_reads_values, and need no memory otherwise. */
     const struct tt_quantized_rows *quantized;
+    tt_tensor adapter_T; /* i32: the number of each row's adapter; read where those of the pass are mixed */
 };
 /* A call whose rows are the tokens of the batch. */
 struct tt_linear_call tt_linear_call_tokens(const struct tt_linear_group *group, const struct tt_pass *pass,

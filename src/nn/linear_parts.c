@@ -36,6 +36,31 @@ bool tt_linear_stack(const struct tt_linear_group *group, const struct tt_pass *
     return true;
 }
 
+static int64_t each_r(const struct tt_linear *linear)
+{
+    return linear->adapters > 1 ? linear->r / linear->adapters : linear->r;
+}
+
+int64_t tt_linear_pass_r(const struct tt_linear *linear, const struct tt_pass *pass)
+{
+    int64_t count = pass->in.adapters.count;
+    return count > 0 ? count * each_r(linear) : linear->r;
+}
+
+tt_tensor tt_linear_pass_A(const struct tt_linear *linear, const struct tt_pass *pass)
+{
+    int64_t r = tt_linear_pass_r(linear, pass), first = pass->in.adapters.first * each_r(linear);
+    tt_tensor a = linear->lora_A->value;
+    return r == linear->r ? a : tt_tensor_rows(a, first, r);
+}
+
+tt_tensor tt_linear_pass_B(const struct tt_linear *linear, const struct tt_pass *pass)
+{
+    int64_t r = tt_linear_pass_r(linear, pass), first = pass->in.adapters.first * each_r(linear);
+    tt_tensor b = linear->lora_B->value;
+    return r == linear->r ? b : tt_tensor_cols(b, first, r);
+}
+
 bool tt_linear_has_part(const struct tt_linear_group *group, const struct tt_linear_part *before)
 {
     return before == NULL || before->first + before->count < group->count;
@@ -180,7 +205,8 @@ tt_status tt_linear_next_part(const struct tt_linear_group *group, const struct 
         next.first = before->first + before->count;
         next.first_out = before->first_out + before->out;
         next.first_r = before->first_r;
-        for (int i = before->first; i < next.first; i++) next.first_r += group->linears[i].r;
+        for (int i = before->first; i < next.first; i++)
+            next.first_r += tt_linear_pass_r(&group->linears[i], pass);
     }
     const struct tt_linear *linear = &group->linears[next.first];
     bool whole = next.first == 0 && tt_linear_stack(group, pass, TT_ROLE_WEIGHT, false, &w_all);
@@ -238,12 +264,12 @@ struct tt_low_rank tt_linear_low_up(const struct tt_linear_call *call, const str
     for (int i = part->first; i < part->first + part->count; i++) {
         const struct tt_linear *linear = &group->linears[i];
         if (linear->r > 0) {
-            low.parts[low.count].b = linear->lora_B->value;
+            low.parts[low.count].b = tt_linear_pass_B(linear, call->pass);
             low.parts[low.count].first_h = first_h;
             low.parts[low.count++].first_y = first_y;
         }
         first_y += linear->out;
-        first_h += linear->r;
+        first_h += tt_linear_pass_r(linear, call->pass);
     }
     return low;
 }

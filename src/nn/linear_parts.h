@@ -42,6 +42,11 @@ TT_MUST_USE tt_status tt_linear_through_b(const struct tt_linear_call *call, tt_
 /* The dropout of the linear's adapter in this pass. */
 double tt_linear_active_dropout(const struct tt_linear *linear, const struct tt_pass *pass);
 
+/* Columns of h that the linear's adapters of this pass have, and their part of A and of B. */
+int64_t tt_linear_pass_r(const struct tt_linear *linear, const struct tt_pass *pass);
+tt_tensor tt_linear_pass_A(const struct tt_linear *linear, const struct tt_pass *pass);
+tt_tensor tt_linear_pass_B(const struct tt_linear *linear, const struct tt_pass *pass);
+
 /* Whether the forward product reads x rounded. */
 bool tt_linear_rounds_x(const struct tt_linear *linear);
 /* The x that such products read: pushed and computed where the group has one, else x itself. */

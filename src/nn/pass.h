@@ -172,6 +172,14 @@ struct tt_pass_services {
     struct tt_balance balance;                 /* empty: no such loss */
 };
 
+/* Several adapters lie side by side in A and B of every linear (nn/linear.h): those of which the pass has rows. A zeroed
+ * struct: there is one, and all rows have it. */
+struct tt_pass_adapters {
+    int64_t first, count; /* the numbers of those that any row has; count 0: all */
+    bool mixed;           /* rows have one of several, or none */
+    tt_tensor of_T, of_N; /* i32: the number of each token's, of each row with a label; -1: none */
+};
+
 struct tt_pass_inputs {
     const struct tt_device_batch *batch;
     tt_dtype compute_dtype; /* of activations: F32 or BF16 */
@@ -185,7 +193,8 @@ struct tt_pass_inputs {
     struct tt_rng dropout_rng;
     /* The pass of a reference model: adapters add nothing. Without `gradient` only. */
     bool adapters_off;
-    float loss_scale; /* 1 / supervised tokens of the global step */
+    struct tt_pass_adapters adapters; /* without `gradient` only */
+    float loss_scale;                 /* 1 / supervised tokens of the global step */
     /* Empty, or f32, [rows]: the scale of each row's gradient instead of loss_scale. */
     tt_tensor scale_N;
     /* scale_N is written between forward and backward, from the losses of all rows: the gradient waits for backward. */

@@ -28,7 +28,7 @@ static tt_status open_inputs(struct generate_run *run, const struct tt_world *wo
     inputs.share = tt_world_share(world);
     TT_TRY(run->hooks->open != NULL ? run->hooks->open(run->hooks->context, &run->inputs)
                                     : tt_inputs_open(&inputs, &run->inputs));
-    if (run->inputs.adapter_count > 1 && job->shard.offload_params) {
+    if (run->inputs.model_options.adapter_places > 0 && job->shard.offload_params) {
         tt_fail(TT_ERR_UNSUPPORTED, "several adapters at a time are not supported with offload_params");
         tt_hint("name one adapter, or turn offload_params off");
         return TT_ERR_UNSUPPORTED;
@@ -97,7 +97,8 @@ static tt_status check(struct generate_run *run, const struct tt_world *world)
     if (world->first_rank > 0) TT_TRY(make_plan(run, world));
     TT_TRY(tt_model_create(&run->inputs.model_facts, &run->inputs.model_options, &model));
     tt_status status = tt_load_check(model, &run->inputs.source);
-    if (status == TT_OK && run->inputs.adapter_count > 1) status = tt_adapter_set_check(&run->inputs);
+    if (status == TT_OK && run->inputs.model_options.adapter_places > 0)
+        status = tt_adapter_set_check(&run->inputs, model);
     if (status == TT_OK) status = tt_quantization_report(model);
     tt_model_destroy(model);
     if (status == TT_OK) status = tt_plan_check_here(&run->plan, tt_world_ranks_here(world));

@@ -1,4 +1,5 @@
-/* Norms of rows, scaled columns and dot products of columns, on every instruction set, in all types. */
+/* Norms of rows, scaled columns, dot products of columns, and columns of groups, on every instruction set, in all
+ * types. */
 #include "backend/ops/columns.h"
 
 #include <math.h>
@@ -160,6 +161,96 @@ static void sizes_of_real_models(void **state)
     TEST_CASES("columns", gpu_cases, check_case);
 }
 
+/* ---- Columns of groups ---- */
+
+struct groups_case {
+    int64_t rows, width, gap;
+    tt_dtype dtype;
+    int64_t share, first, count, each; /* share 0: groups of the rows themselves */
+};
+
+static const struct groups_case groups_cases[] = {
+    {7, 64, 0, TT_F32, 0, 0, 4, 16}, {7, 64, 0, TT_BF16, 0, 1, 2, 16}, {40, 36, 8, TT_BF16, 0, 0, 3, 4},
+    {33, 15, 1, TT_F32, 2, 0, 5, 1}, {50, 21, 3, TT_BF16, 4, 0, 3, 7}, {64, 192, 0, TT_BF16, 0, 0, 4, 16},
+    {0, 8, 0, TT_F32, 0, 0, 2, 4},   {9, 8, 0, TT_F32, 0, 0, 1, 8},
+};
+
+static const struct groups_case gpu_groups_cases[] = {
+    {2048, 768, 0, TT_BF16, 0, 0, 16, 16},
+    {8192, 256, 8, TT_BF16, 8, 0, 4, 64},
+};
+
+struct groups_problem {
+    const struct groups_case *row;
+    struct test_tensor x, group, place, first;
+    double *kept, *plain;
+};
+
+static void run_groups(struct test_device *device, int threads, void *context)
+{
+    struct groups_problem *p = context;
+    const struct groups_case *row = p->row;
+    struct test_tensor x = test_tensor_copy(&p->x), group = test_tensor_copy(&p->group),
+                       place = test_tensor_copy(&p->place);
+    TEST_TO_DEVICE(device, &x, &group, &place);
+    struct tt_keep_columns_args args = {.x_TN = x.view,
+                                        .group_R = group.view,
+                                        .share = row->share > 0 ? row->share : 1,
+                                        .first = row->first,
+                                        .count = row->count,
+                                        .each = row->each};
+    if (row->share > 0) args.row_T = place.view;
+    test_ok(tt_keep_columns(device->stream, &args));
+    TEST_TO_HOST(device, &x, &group, &place);
+    test_check_result("kept", x, threads, p->kept, p->plain, 1, &p->first);
+    test_check_untouched("group", &group, &p->group);
+    test_check_untouched("row", &place, &p->place);
+}
+
+/* Columns of other groups are 0 where they hold an infinity, too. */
+static void check_groups(const void *row_pointer)
+{
+    const struct groups_case *row = row_pointer;
+    struct groups_problem p = {.row = row};
+    int64_t share = row->share > 0 ? row->share : 1, groups = (row->rows + share - 1) / share;
+    p.x = test_tensor_random(row->dtype, row->rows, row->width, TEST_UNUSED, row->gap, 1, 1);
+    p.group = test_tensor_make(TT_I32, groups, TEST_UNUSED, TEST_UNUSED, 0);
+    p.place = test_tensor_make(TT_I32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
+    double *x = test_tensor_values(&p.x), *group = test_doubles(groups), *place = test_doubles(row->rows);
+    p.kept = test_doubles(row->rows * row->width);
+    p.plain = test_doubles(row->rows * row->width);
+    for (int64_t i = 0; i < groups; i++) group[i] = (double)(row->first + i * 7 % (row->count + 2) - 1);
+    for (int64_t t = 0; t < row->rows; t++) place[t] = (double)(row->rows - 1 - t);
+    for (int64_t t = 0; t < row->rows; t++) {
+        int64_t own = (int64_t)group[row->share > 0 ? (int64_t)place[t] / share : t];
+        for (int64_t c = 0; c < row->width; c++) {
+            int64_t at = t * row->width + c;
+            bool keeps = row->first + c / row->each % row->count == own;
+            if (!keeps && c % 3 == 0) x[at] = INFINITY;
+            p.kept[at] = p.plain[at] = keeps ? x[at] : 0;
+        }
+    }
+    test_tensor_set(&p.x, x), test_tensor_set(&p.group, group), test_tensor_set(&p.place, place);
+    test_on_each_isa(run_groups, &p);
+    double *values[] = {x, group, place, p.kept, p.plain};
+    test_free_values(values, sizeof values / sizeof *values);
+    struct test_tensor *tensors[] = {&p.x, &p.group, &p.place, &p.first};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) test_tensor_free(tensors[i]);
+}
+
+static void groups_keep_their_columns(void **state)
+{
+    (void)state;
+    TEST_CASES("groups", groups_cases, check_groups);
+}
+
+static void groups_of_real_models(void **state)
+{
+    (void)state;
+    TEST_SIZES_ONLY();
+    TEST_CASES("groups", gpu_groups_cases, check_groups);
+}
+
 int main(void)
 {
     int missing = test_device_missing();
@@ -167,6 +258,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(close_to_the_oracle),
         cmocka_unit_test(sizes_of_real_models),
+        cmocka_unit_test(groups_keep_their_columns),
+        cmocka_unit_test(groups_of_real_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #ifndef TT_VECTOR_LANES
 
 #include <math.h>
+#include <string.h>
 
 #include "backend/cpu/cpu_ops.h"
 #include "backend/ops/columns.h"
@@ -36,6 +37,28 @@ tt_status tt_cpu_scale_columns(struct tt_stream *stream, const struct tt_scale_c
     int threads = tt_cpu_threads(stream, tt_tensor_count(args->x_TN));
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t t = 0; t < rows; t++) scale_row(args, t);
+    return TT_OK;
+}
+
+tt_status tt_cpu_keep_columns(struct tt_stream *stream, const struct tt_keep_columns_args *args)
+{
+    const tt_tensor *x = &args->x_TN;
+    const int32_t *group = args->group_R.data, *row = args->row_T.data;
+    int64_t rows = x->dims[0], width = args->count * args->each;
+    size_t element = tt_dtype_bytes(x->dtype);
+    int threads = tt_cpu_threads(stream, tt_tensor_count(*x));
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t t = 0; t < rows; t++) {
+        int64_t own = (int64_t)group[row != NULL ? row[t] / args->share : t] - args->first;
+        bool has = own >= 0 && own < args->count;
+        char *from = (char *)x->data + (size_t)(t * x->strides[0]) * element;
+        size_t before = (size_t)(has ? own * args->each : width) * element,
+               behind = has ? (size_t)((args->count - own - 1) * args->each) * element : 0;
+        for (int64_t c = 0; c < x->dims[1]; c += width, from += (size_t)width * element) {
+            memset(from, 0, before);
+            memset(from + (size_t)width * element - behind, 0, behind);
+        }
+    }
     return TT_OK;
 }
 

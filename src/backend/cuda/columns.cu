@@ -167,6 +167,47 @@ tt_status dots_typed(struct tt_stream *stream, const struct tt_column_dots_args 
     return tt_cuda_launched(stream, "column_dots", &x);
 }
 
+/* Zeros for the columns of other groups; the others are left as they are. */
+template <typename X> struct keep_columns_op {
+    view<X> x;
+    const int32_t *group, *row; /* row: NULL for the row itself */
+    int share, first, count, each;
+
+    template <int W> struct loaded {
+        int own;
+    };
+
+    template <int W> __device__ void load(int64_t t, int64_t, loaded<W> &in) const
+    {
+        in.own = group[row != NULL ? row[t] / share : t] - first;
+    }
+
+    template <int W> __device__ void store(int64_t t, int64_t col, loaded<W> &in) const
+    {
+        if ((int)col / each % count == in.own) return;
+        float zeros[W] = {};
+        vec<X, W> out;
+        narrow(out, zeros);
+        ::store(x.at(t, col), out);
+    }
+};
+
+template <typename X>
+tt_status keep_typed(struct tt_stream *stream, const struct tt_keep_columns_args *args)
+{
+    constexpr int W = 4; /* all of one group where `each` is a multiple of it */
+    const tt_tensor &x = args->x_TN;
+    struct keep_columns_op<X> op = {view_of<X>(x),
+                                    static_cast<const int32_t *>(args->group_R.data),
+                                    static_cast<const int32_t *>(args->row_T.data),
+                                    (int)args->share,
+                                    (int)args->first,
+                                    (int)args->count,
+                                    (int)args->each};
+    bool aligned = is_aligned(x, W) && args->each % W == 0;
+    return apply<W, 2>(stream, "keep_columns", op, x.dims[0], x.dims[1], aligned, &x);
+}
+
 } // namespace
 
 extern "C" tt_status tt_cuda_row_norms(struct tt_stream *stream, const struct tt_row_norms_args *args)
@@ -188,4 +229,9 @@ extern "C" tt_status tt_cuda_column_dots(struct tt_stream *stream, const struct 
         return with_type(args->g_TN.dtype,
                          [&](auto g) { return dots_typed<decltype(x), decltype(g)>(stream, args); });
     });
+}
+
+extern "C" tt_status tt_cuda_keep_columns(struct tt_stream *stream, const struct tt_keep_columns_args *args)
+{
+    return with_type(args->x_TN.dtype, [&](auto x) { return keep_typed<decltype(x)>(stream, args); });
 }

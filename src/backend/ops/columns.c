@@ -56,3 +56,28 @@ tt_status tt_column_dots(struct tt_stream *stream, const struct tt_column_dots_a
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_column_dots(stream, args);
 }
+
+tt_status tt_keep_columns(struct tt_stream *stream, const struct tt_keep_columns_args *args)
+{
+    struct tt_check check = {.op = "keep_columns"};
+    tt_tensor x = args->x_TN, group = args->group_R, row = args->row_T;
+    tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(&check, "group", group, TT_TYPES_I32, 1, 1);
+    if (check.status != TT_OK) return check.status;
+    tt_check_that(&check, args->first >= 0 && args->count >= 1 && args->each >= 1,
+                  "groups of %lld columns, %lld of them from %lld on", (long long)args->each,
+                  (long long)args->count, (long long)args->first);
+    if (check.status != TT_OK) return check.status;
+    tt_check_that(&check, x.dims[1] % (args->count * args->each) == 0, "%lld columns of %lld groups of %lld",
+                  (long long)x.dims[1], (long long)args->count, (long long)args->each);
+    if (tt_tensor_is_empty(row))
+        tt_check_that(&check, args->share == 1 && group.dims[0] == x.dims[0],
+                      "groups of %lld rows, and x has %lld", (long long)group.dims[0], (long long)x.dims[0]);
+    else
+        tt_check_shape(&check, "row", row, TT_TYPES_I32, 1, TT_DIMS(x.dims[0]));
+    tt_check_that(&check, args->share >= 1, "share %lld", (long long)args->share);
+    tt_check_apart(&check, "x", x, "group", group);
+    if (!tt_tensor_is_empty(row)) tt_check_apart(&check, "x", x, "row", row);
+    if (check.status != TT_OK) return check.status;
+    return tt_dispatch_keep_columns(stream, args);
+}

@@ -1,5 +1,5 @@
 /* Ops on the columns of rows, of which weights that are split into magnitude and direction (DoRA, nn/linear_dora.c)
- * consist. Sums and products are fp32, rounded once. */
+ * and adapters side by side consist. Sums and products are fp32, rounded once. */
 #ifndef TT_BACKEND_OPS_COLUMNS_H
 #define TT_BACKEND_OPS_COLUMNS_H
 
@@ -30,5 +30,17 @@ struct tt_column_dots_args {
     tt_tensor dots_N; /* f32 */
 };
 TT_MUST_USE tt_status tt_column_dots(struct tt_stream *stream, const struct tt_column_dots_args *args);
+
+/* The columns of groups that lie side by side: column c is of group first + c / each % count. Row t keeps those of its
+ * own group, group[row[t] / share], and all others become 0 whatever they hold; a group that no column has, as -1, keeps
+ * none. So one product computes the narrow products of several adapters (nn/linear.h). */
+struct tt_keep_columns_args {
+    tt_tensor x_TN;    /* f32 | bf16, in place; N a multiple of count * each */
+    tt_tensor group_R; /* i32 */
+    tt_tensor row_T;   /* i32, each in 0 .. R share - 1; empty: row t itself, and share is 1 */
+    int64_t share;
+    int64_t first, count, each;
+};
+TT_MUST_USE tt_status tt_keep_columns(struct tt_stream *stream, const struct tt_keep_columns_args *args);
 
 #endif

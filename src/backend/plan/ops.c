@@ -301,6 +301,11 @@ static tt_status plan_column_dots(struct tt_stream *stream, const struct tt_colu
     return moves(stream, size(args->x_TN) + size(args->g_TN));
 }
 
+static tt_status plan_keep_columns(struct tt_stream *stream, const struct tt_keep_columns_args *args)
+{
+    return moves(stream, size(args->x_TN));
+}
+
 static tt_status plan_rope(struct tt_stream *stream, const struct tt_rope_args *args)
 {
     double codes = rounding(stream, args->rows_TC, args->codes_TC);

@@ -515,9 +515,9 @@ static void passes_are_recorded_where_the_device_can(void **state)
     run_all(engine);
     struct tt_generation_load load = tt_generation_load_of(engine);
     bool gpu = device.choice == TT_DEVICE_CUDA;
-    /* Of each kind one pass has the prompts, and one more chooses algorithms. */
-    assert_int_equal(load.passes, 2 * NEW_MAX);
-    assert_int_equal(load.recorded, gpu ? 2 * (NEW_MAX - 2) : 0);
+    /* One pass has the prompts, and one more chooses algorithms. */
+    assert_int_equal(load.passes, NEW_MAX);
+    assert_int_equal(load.recorded, gpu ? NEW_MAX - 2 : 0);
     tt_generation_destroy(engine);
 }
 
