@@ -91,6 +91,7 @@ static tt_status serve_named(const struct serving *serving, struct tt_talk *talk
         .model_name = serving->name,
         .adapter_names = (const char *const *)adapters,
         .adapter_count = talk->inputs->adapter_count,
+        .takes_adapters = command->call.spec.job.model.adapter_places > 0,
         .waiting = command->waiting,
         .per_client = command->per_client,
         .keys = serving->keys,

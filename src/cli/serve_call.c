@@ -19,6 +19,15 @@ static const struct tt_setting rows[] = {
     {.name = "served_model_name", .type = TT_SETTING_STRING, OWN(served_model_name),
      .help = "Name of the base model for clients; not given: the last part of its path. Adapters have the last parts "
              "of theirs."},
+    {.name = "max_loras", .type = TT_SETTING_INT, OWN(call.spec.job.model.adapter_places), .default_text = "0",
+     .minimum = 0, .maximum = 256,
+     .help = "Adapters that have a place in memory, those of adapter_name_or_path among them. With a number the server "
+             "loads and unloads adapters while it runs (/v1/load_lora_adapter, /v1/unload_lora_adapter), from folders "
+             "of its machine that whoever may ask names: give keys with it. 0: those of the start, for good."},
+    {.name = "max_lora_rank", .type = TT_SETTING_INT, OWN(call.spec.job.model.adapter_rank), .default_text = "16",
+     .minimum = 1, .maximum = 4096, .needs = "max_loras",
+     .help = "Largest rank of adapters that are loaded while the server runs; each place has memory for it in every "
+             "linear of the layers."},
     {.name = "max_running", .aliases = "max_num_seqs", .type = TT_SETTING_INT, OWN(slots), .default_text = "16",
      .minimum = 1, .maximum = 4096,
      .help = "Requests that run at the same time; memory is kept for context_length tokens of each."},

@@ -1,5 +1,5 @@
-/* An adapter that is loaded while an engine runs. Every rank opens the folder, and all know of each what came of it: the
- * places of the ranks have the same adapter, or the one before. */
+/* An adapter that is loaded while an engine runs. Every rank opens the folder, and all know of each what came of it:
+ * the places of the ranks have the same adapter, or the one before. */
 #include <string.h>
 
 #include "base/alloc.h"

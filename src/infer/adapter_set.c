@@ -132,7 +132,7 @@ static tt_status check_linear(void *context, const struct tt_model_linear *linea
     return check_matrix(fitting, linear, linear->lora_B);
 }
 
-/* What an adapter may train beside A and B. */
+/* An adapter has nothing but A and B. */
 static tt_status check_kind(const struct tt_model *own)
 {
     const char *what = own->options.lora.use_dora ? "use_dora" : NULL;

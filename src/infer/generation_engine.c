@@ -114,6 +114,8 @@ static void request_destroy(struct request *request)
     if (request == NULL) return;
     tt_ids_deinit(&request->ids);
     tt_ids_deinit(&request->stops);
+    tt_ids_deinit(&request->allowed);
+    tt_ids_deinit(&request->banned);
     tt_adjustment_deinit(&request->adjustment);
     tt_logprob_list_deinit(&request->logprobs);
     tt_logprob_list_deinit(&request->prompt_logprobs);
@@ -219,6 +221,7 @@ tt_status tt_generation_check(const struct tt_generation_engine *engine,
         return tt_fail(TT_ERR_USAGE, "adapter %d of %zu", request->adapter,
                        tt_generation_count_adapters(engine));
     TT_TRY(check_adjust(engine, request));
+    TT_TRY(tt_token_rules_check(&request->rules, vocab));
     TT_TRY(check_top(request->top_logprobs));
     TT_TRY(check_top(request->prompt_top_logprobs));
     return tt_sampling_check(&request->sampling);
@@ -287,6 +290,8 @@ tt_status tt_generation_submit(struct tt_generation_engine *engine, const struct
     if (ask->grammar.bytes > 0) TT_GO(begin_grammar(engine, ask->grammar, request));
     TT_GO(copy_ids(ask->prompt, ask->prompt_count, &request->ids));
     TT_GO(copy_ids(ask->stop_ids, ask->stop_count, &request->stops));
+    TT_GO(copy_ids(ask->rules.allowed, ask->rules.allowed_count, &request->allowed));
+    TT_GO(copy_ids(ask->rules.banned, ask->rules.banned_count, &request->banned));
     *id = engine->last_id = request->id;
     engine->requests[engine->count++] = request;
     engine->load.waiting++;

@@ -25,6 +25,7 @@
 #include "base/str.h"
 #include "infer/logprobs.h"
 #include "infer/sampling.h"
+#include "infer/token_rules.h"
 #include "job/parts.h"
 #include "text/tokenizer.h"
 
@@ -62,6 +63,7 @@ struct tt_generation_request {
     const int32_t *stop_ids; /* end the answer too, besides the model's end tokens */
     size_t stop_count;       /* at most TT_STOP_IDS_MAX */
     struct tt_adjust_options adjust;
+    struct tt_token_rules rules;
     bool ignore_end;  /* the model's end tokens do not end the answer */
     bool adapter_off; /* the base alone */
     int adapter;      /* number of the adapter among those of the inputs */

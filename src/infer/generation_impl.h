@@ -29,6 +29,7 @@ struct request {
     struct tt_logprob_list prompt_logprobs; /* of the prompt's second token, its third ... */
     struct tt_logprob_list spare;           /* empty memory for them, for a slot that has less */
     struct tt_grammar_matcher *matcher;     /* of its grammar; NULL: none */
+    struct tt_ids allowed, banned;          /* of its rules of tokens */
     enum tt_generation_state state;
     int32_t end_id;
 };

@@ -134,8 +134,8 @@ static struct tt_batch pad(struct tt_generation_single *single, const struct tt_
     };
 }
 
-/* The adapters of the padded batch, whose further rows have none. Where work is recorded, as many of mixed ones as a few
- * pieces of work have. */
+/* The adapters of the padded batch, whose further rows have none. Where work is recorded, as many of mixed ones as a
+ * few pieces of work have. */
 static struct tt_generation_adapters pad_adapters(struct tt_generation_single *single,
                                                   const struct tt_generation_adapters *adapters,
                                                   int64_t places, int64_t count, int64_t rows)

@@ -298,26 +298,52 @@ static void allow_ends(struct tt_generation_engine *engine, const struct tt_ids 
             engine->mask[ids->data[i] / 32] |= UINT32_C(1) << ids->data[i] % 32;
 }
 
-/* Sends the masks of the rows that choose a token by a grammar; they are those of their slots. */
-static tt_status send_masks(struct tt_generation_engine *engine)
+static struct tt_token_rules rules_of(const struct request *request)
 {
-    size_t bytes =
-        (size_t)tt_sample_seen_words(engine->inputs->model_facts.vocab_size) * sizeof *engine->mask;
-    for (int64_t s = 0; s < engine->limits.slots; s++) {
-        struct slot *slot = &engine->slots[s];
-        const struct request *request = slot->request;
-        const uint32_t *words;
-        if (slot->added == 0 || request->matcher == NULL || slot->added < left(engine, s)) continue;
-        if (tt_grammar_matcher_mask(request->matcher, &words) != TT_OK) {
-            give_up(engine, slot);
-            continue;
-        }
-        memcpy(engine->mask, words, bytes);
+    return (struct tt_token_rules){request->allowed.data, request->allowed.count, request->banned.data,
+                                   request->banned.count};
+}
+
+/* The tokens that may come are fewer than all. */
+static bool has_mask(const struct request *request)
+{
+    const struct tt_token_rules rules = rules_of(request);
+    return request->matcher != NULL || tt_token_rules_any(&rules);
+}
+
+/* Makes the mask of a request. False: its grammar cannot go on, or no token is left. */
+static bool make_mask(struct tt_generation_engine *engine, const struct request *request)
+{
+    int64_t vocab = engine->inputs->model_facts.vocab_size;
+    size_t count = (size_t)tt_sample_seen_words(vocab);
+    const struct tt_token_rules rules = rules_of(request);
+    const uint32_t *words;
+    if (request->matcher == NULL) {
+        memset(engine->mask, 0xff, count * sizeof *engine->mask);
+        if (vocab % 32 != 0) engine->mask[vocab / 32] = (UINT32_C(1) << vocab % 32) - 1;
+    } else if (tt_grammar_matcher_mask(request->matcher, &words) != TT_OK) {
+        return false;
+    } else {
+        memcpy(engine->mask, words, count * sizeof *engine->mask);
         if (tt_grammar_matcher_may_end(request->matcher)) {
             allow_ends(engine, &request->stops);
             if (!request->ignore_end) allow_ends(engine, &engine->end_ids);
         }
-        TT_TRY(tt_generation_rank_mask(&engine->rank, s, engine->mask));
+    }
+    return tt_token_rules_apply(&rules, request->ids.data + request->prompt_count,
+                                request->ids.count - request->prompt_count, engine->mask, count);
+}
+
+/* Sends the masks of the rows that choose one of some tokens; they are those of their slots. */
+static tt_status send_masks(struct tt_generation_engine *engine)
+{
+    for (int64_t s = 0; s < engine->limits.slots; s++) {
+        struct slot *slot = &engine->slots[s];
+        if (slot->added == 0 || !has_mask(slot->request) || slot->added < left(engine, s)) continue;
+        if (make_mask(engine, slot->request))
+            TT_TRY(tt_generation_rank_mask(&engine->rank, s, engine->mask));
+        else
+            give_up(engine, slot);
     }
     return TT_OK;
 }
@@ -335,7 +361,7 @@ static void add_row(struct tt_generation_engine *engine, struct tt_batch *batch,
         chooses ? tt_sampling_rule(&request->sampling, tt_rng_uniform(request->rng, made), (int32_t)s)
                 : tt_sampling_rule(&none, 0, -1);
     if (chooses && request->adjusts) adjust_row(engine, request, batch->row_count, made);
-    if (chooses && request->matcher != NULL) arrays->rules[batch->row_count].mask = (int32_t)s + 1;
+    if (chooses && has_mask(request)) arrays->rules[batch->row_count].mask = (int32_t)s + 1;
     arrays->wanted[batch->row_count] = wanted;
     engine->rank.wanted_count += wanted;
     arrays->slot_of_row[batch->row_count] = (int)s;

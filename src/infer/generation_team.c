@@ -18,7 +18,8 @@ struct round {
 };
 enum ending { GOES_ON, ENDED, WAS_CANCELLED, LOADS };
 
-/* A message to one rank: a new request with its ids, stop ids, biases and grammar behind it, or the end of one. */
+/* A message to one rank: a new request with its ids, stop ids, rules of tokens, biases and grammar behind it, or the
+ * end of one. */
 struct message {
     int64_t id, rank;
     bool cancels;
@@ -179,17 +180,24 @@ static size_t grammar_room(const struct tt_generation_request *request)
     return tt_align_up(request->grammar.bytes, sizeof(int32_t));
 }
 
+static tt_status append_ids(struct tt_str *out, const int32_t *ids, size_t count)
+{
+    return count > 0 ? tt_str_append(out, (const char *)ids, count * sizeof *ids) : TT_OK;
+}
+
 static tt_status write_message(int64_t id, const struct tt_generation_request *request, struct tt_str *out)
 {
     struct message message = {.id = id, .request = *request};
     message.request.prompt = message.request.stop_ids = NULL;
     message.request.adjust.bias = NULL;
+    message.request.rules.allowed = message.request.rules.banned = NULL;
     message.request.grammar.data = NULL;
     TT_TRY(tt_str_append(out, (const char *)&message, sizeof message));
-    TT_TRY(tt_str_append(out, (const char *)request->prompt, request->prompt_count * sizeof(int32_t)));
     const struct tt_adjust_options *adjust = &request->adjust;
-    if (request->stop_count > 0)
-        TT_TRY(tt_str_append(out, (const char *)request->stop_ids, request->stop_count * sizeof(int32_t)));
+    TT_TRY(append_ids(out, request->prompt, request->prompt_count));
+    TT_TRY(append_ids(out, request->stop_ids, request->stop_count));
+    TT_TRY(append_ids(out, request->rules.allowed, request->rules.allowed_count));
+    TT_TRY(append_ids(out, request->rules.banned, request->rules.banned_count));
     if (adjust->bias_count > 0)
         TT_TRY(tt_str_append(out, (const char *)adjust->bias, adjust->bias_count * sizeof *adjust->bias));
     if (request->grammar.bytes == 0) return TT_OK;
@@ -307,7 +315,10 @@ static tt_status begin(struct tt_generation_team *team, const struct message *me
     struct running *running = &team->running[team->running_count];
     request.prompt = ids;
     request.stop_ids = ids + request.prompt_count;
-    request.adjust.bias = (const struct tt_logit_bias *)(const void *)(request.stop_ids + request.stop_count);
+    request.rules.allowed = request.stop_ids + request.stop_count;
+    request.rules.banned = request.rules.allowed + request.rules.allowed_count;
+    request.adjust.bias =
+        (const struct tt_logit_bias *)(const void *)(request.rules.banned + request.rules.banned_count);
     if (request.grammar.bytes > 0)
         request.grammar.data = (const char *)(request.adjust.bias + request.adjust.bias_count);
     *running = (struct running){.id = message->id};
@@ -332,7 +343,8 @@ static tt_status obey(struct tt_generation_team *team, const struct tt_str *mess
         memcpy(&message, messages->data + at, sizeof message);
         at += sizeof message;
         const struct tt_generation_request *request = &message.request;
-        size_t ids = message.cancels ? 0 : request->prompt_count + request->stop_count;
+        size_t rules = request->rules.allowed_count + request->rules.banned_count;
+        size_t ids = message.cancels ? 0 : request->prompt_count + request->stop_count + rules;
         size_t biases = message.cancels ? 0 : request->adjust.bias_count;
         bool mine = message.rank == tt_comm_rank(team->world);
         if (mine && !message.cancels)

@@ -5,8 +5,8 @@
 #include "backend/kept.h"
 #include "base/alloc.h"
 
-/* True for a matrix that products read where it lies. Adapters may be loaded later (infer/adapter_set.h), and rows of an
- * embedding are copied. */
+/* True for a matrix that products read where it lies. Adapters may be loaded later (infer/adapter_set.h), and rows of
+ * an embedding are copied. */
 static bool is_fixed(const struct tt_model *model, const struct tt_piece *piece)
 {
     const tt_param *param = piece->param;

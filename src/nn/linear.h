@@ -8,10 +8,10 @@
  * Their addresses are checked at every call, because the views are lent each time. Both ways need the same scratch, so
  * the memory plan does not depend on the addresses.
  *
- * Several adapters of one base (infer/adapter_set.h) lie side by side: A has the rows of the first one, then those of the
- * second, ..., B such columns, and h as well. A pass whose rows have different ones (struct tt_pass_adapters) computes h
- * of all that any row has, makes 0 what is another's, and adds h B^T: one product for all rows, with as many more
- * columns along its inner dimension. Rows without an adapter have an h of zeros. Not with DoRA.
+ * Several adapters of one base (infer/adapter_set.h) lie side by side: A has the rows of the first one, then those of
+ * the second, ..., B such columns, and h as well. A pass whose rows have different ones (struct tt_pass_adapters)
+ * computes h of all that any row has, makes 0 what is another's, and adds h B^T: one product for all rows, with as many
+ * more columns along its inner dimension. Rows without an adapter have an h of zeros. Not with DoRA.
  *
  * Dropout masks are a function of (rng, row key, column): they are recomputed in the backward pass, never kept.
  * Backward needs x and h_TR = s drop(x) A^T, [T, sum of r], which the caller keeps.

@@ -172,8 +172,8 @@ struct tt_pass_services {
     struct tt_balance balance;                 /* empty: no such loss */
 };
 
-/* Several adapters lie side by side in A and B of every linear (nn/linear.h): those of which the pass has rows. A zeroed
- * struct: there is one, and all rows have it. */
+/* Several adapters lie side by side in A and B of every linear (nn/linear.h): those of which the pass has rows. A
+ * zeroed struct: there is one, and all rows have it. */
 struct tt_pass_adapters {
     int64_t first, count; /* the numbers of those that any row has; count 0: all */
     bool mixed;           /* rows have one of several, or none */

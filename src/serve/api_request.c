@@ -1,9 +1,11 @@
 #include "serve/api_request.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "serve/adapters.h"
 #include "serve/api_grammar.h"
 
 /* Nobody writes a longer conversation by hand; the bytes are limited by the server. */
@@ -70,6 +72,46 @@ static tt_status read_stop_ids(struct tt_api_parse *p, const struct tt_api_membe
     if (few) return TT_OK;
     return tt_fail(TT_ERR_USAGE, "'%s' must be a list of at most %d token ids", member->name,
                    TT_STOP_IDS_MAX);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const int32_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Ids beyond the model's are found later. */
+static tt_status read_allowed(struct tt_api_parse *p, const struct tt_api_member *member,
+                              const struct tt_json_value *value)
+{
+    struct tt_ids *ids = &p->request->allowed;
+    bool well =
+        tt_json_is_list(value) && tt_json_count(value) > 0 && tt_json_count(value) <= TT_ALLOWED_IDS_MAX;
+    for (size_t i = 0; well && i < tt_json_count(value); i++) {
+        const struct tt_json_value *id = tt_json_at(value, i);
+        well = tt_json_is_integer(id) && tt_json_integer(id) >= 0 && tt_json_integer(id) <= INT32_MAX;
+        if (well) TT_TRY(tt_ids_append(ids, (int32_t)tt_json_integer(id)));
+    }
+    if (!well)
+        return tt_fail(TT_ERR_USAGE, "'%s' must be a list of 1 to %d token ids", member->name,
+                       TT_ALLOWED_IDS_MAX);
+    qsort(ids->data, ids->count, sizeof *ids->data, compare_ids);
+    return TT_OK;
+}
+
+static tt_status read_bad_words(struct tt_api_parse *p, const struct tt_api_member *member,
+                                const struct tt_json_value *value)
+{
+    bool well = tt_json_is_list(value) && tt_json_count(value) <= TT_API_BAD_WORDS_MAX;
+    for (size_t i = 0; well && i < tt_json_count(value); i++) {
+        struct tt_span word = tt_json_span(tt_json_at(value, i));
+        well = word.bytes > 0 && word.bytes <= TT_API_STOP_BYTES_MAX;
+    }
+    if (!well)
+        return tt_fail(TT_ERR_USAGE, "'%s' must be a list of at most %d texts of 1 to %d bytes", member->name,
+                       TT_API_BAD_WORDS_MAX, TT_API_STOP_BYTES_MAX);
+    p->request->bad_words = value;
+    return TT_OK;
 }
 
 /* A name of the object is the id, in digits. False: it is no id. */
@@ -260,6 +302,31 @@ static tt_status read_tokens(struct tt_api_parse *p, const struct tt_api_member 
     return TT_OK;
 }
 
+static tt_status read_adapter_text(const struct tt_api_member *member, const struct tt_json_value *value,
+                                   const char **text)
+{
+    struct tt_span span = tt_json_span(value);
+    if (!tt_json_is_string(value) || memchr(span.data, 0, span.bytes) != NULL)
+        return tt_fail(TT_ERR_USAGE, "'%s' must be a text", member->name);
+    *text = span.bytes > 0 ? tt_json_text(value) : NULL;
+    return TT_OK;
+}
+
+static tt_status read_adapter_name(struct tt_api_parse *p, const struct tt_api_member *member,
+                                   const struct tt_json_value *value)
+{
+    if (tt_json_span(value).bytes > TT_SERVE_ADAPTER_NAME_MAX)
+        return tt_fail(TT_ERR_USAGE, "'%s' must have at most %d bytes", member->name,
+                       TT_SERVE_ADAPTER_NAME_MAX);
+    return read_adapter_text(member, value, &p->request->lora_name);
+}
+
+static tt_status read_adapter_path(struct tt_api_parse *p, const struct tt_api_member *member,
+                                   const struct tt_json_value *value)
+{
+    return read_adapter_text(member, value, &p->request->lora_path);
+}
+
 enum { ANY = TT_API_BOTH | TT_API_TOKENIZE | TT_API_DETOKENIZE };
 
 /* One row a member. A reader may look at what the rows before it have set. */
@@ -285,10 +352,7 @@ static const struct tt_api_member members[] = {
     {"prompt_embeds", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
     {"use_beam_search", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
     {"length_penalty", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_ONE},
-    {"include_stop_str_in_output", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_FALSE},
     {"spaces_between_special_tokens", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
-    {"bad_words", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
-    {"allowed_token_ids", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"logits_processors", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_EMPTY},
     {"include_reasoning", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_TRUE},
     {"thinking_token_budget", TT_API_BOTH, tt_api_read_neutral, .only = TT_API_NONE},
@@ -340,6 +404,9 @@ static const struct tt_api_member members[] = {
     {"repetition_penalty", TT_API_BOTH, tt_api_read_number, FIELD(repetition_penalty), 1e-3, 1e3},
     {"min_tokens", TT_API_BOTH, tt_api_read_integer, FIELD(min_tokens), 0, 1 << 20},
     {.name = "stop_token_ids", .forms = TT_API_BOTH, .read = read_stop_ids},
+    {"include_stop_str_in_output", TT_API_BOTH, tt_api_read_flag, FIELD(keeps_stop)},
+    {.name = "allowed_token_ids", .forms = TT_API_BOTH, .read = read_allowed},
+    {.name = "bad_words", .forms = TT_API_BOTH, .read = read_bad_words},
     {"skip_special_tokens", TT_API_BOTH, tt_api_read_not_flag, FIELD(keeps_special)},
     {"return_tokens_as_token_ids", TT_API_BOTH, tt_api_read_flag, FIELD(ids_as_texts)},
     {"prompt_logprobs", TT_API_BOTH, read_prompt_logprobs, FIELD(prompt_logprobs), 0,
@@ -366,12 +433,17 @@ static const struct tt_api_member members[] = {
     {"chat_template", TT_API_TOKENIZE, tt_api_read_neutral, .only = TT_API_NONE},
     {"return_token_strs", TT_API_TOKENIZE, tt_api_read_flag, FIELD(return_token_strs)},
     {.name = "tokens", .forms = TT_API_DETOKENIZE, .read = read_tokens},
+    /* of adapters */
+    {.name = "lora_name", .forms = TT_API_LOAD | TT_API_UNLOAD, .read = read_adapter_name},
+    {.name = "lora_path", .forms = TT_API_LOAD, .read = read_adapter_path},
+    {"load_inplace", TT_API_LOAD, tt_api_read_neutral, .only = TT_API_FALSE},
+    {"is_3d_lora_weight", TT_API_LOAD, tt_api_read_neutral, .only = TT_API_FALSE},
 };
 
 /* Every body must have a prompt of some kind. */
 static tt_status check_prompts(struct tt_api_parse *p)
 {
-    if (p->request->prompt_count > 0) return TT_OK;
+    if (p->request->prompt_count > 0 || (p->form & (TT_API_LOAD | TT_API_UNLOAD)) != 0) return TT_OK;
     p->param = p->form == TT_API_CHAT ? "messages" : p->form == TT_API_DETOKENIZE ? "tokens" : "prompt";
     return tt_fail(TT_ERR_USAGE, "'%s' is missing", p->param);
 }
@@ -400,6 +472,7 @@ void tt_api_request_deinit(struct tt_api_request *request)
     tt_free(request->prompts);
     tt_free(request->biases);
     tt_ids_deinit(&request->stop_ids);
+    tt_ids_deinit(&request->allowed);
     tt_str_deinit(&request->grammar);
     tt_json_deinit(&request->json);
     *request = (struct tt_api_request){0};

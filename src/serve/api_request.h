@@ -10,6 +10,7 @@
 enum {
     TT_API_STOPS_MAX = 16,
     TT_API_STOP_BYTES_MAX = 256,
+    TT_API_BAD_WORDS_MAX = 256,
     TT_API_CHOICES_MAX = 128, /* answers of a request: n for each prompt */
     TT_API_TOP_LOGPROBS_MAX = 20
 };
@@ -21,6 +22,8 @@ enum tt_api_form {
     TT_API_BOTH = TT_API_CHAT | TT_API_PROMPT,
     TT_API_TOKENIZE = 4,
     TT_API_DETOKENIZE = 8,
+    TT_API_LOAD = 16,   /* /v1/load_lora_adapter */
+    TT_API_UNLOAD = 32, /* /v1/unload_lora_adapter */
 };
 
 /* A prompt of /v1/completions: a text, or a list of integers. */
@@ -44,7 +47,10 @@ struct tt_api_request {
     bool has_seed;
     struct tt_span stops[TT_API_STOPS_MAX];
     size_t stop_count;
-    struct tt_ids stop_ids; /* owned */
+    struct tt_ids stop_ids;                /* owned */
+    bool keeps_stop;                       /* the text that ends an answer is part of it */
+    struct tt_ids allowed;                 /* owned, ascending: no other token comes; empty: all may */
+    const struct tt_json_value *bad_words; /* a list of texts; NULL: none */
     double presence_penalty, frequency_penalty;
     struct tt_logit_bias *biases; /* owned */
     size_t bias_count;
@@ -74,8 +80,9 @@ struct tt_api_request {
     struct tt_str grammar;
     const char *grammar_param;
     bool forces_call; /* the answer is a call of a tool: its grammar is made by tt_serve_constrain */
-    struct tt_span forced_tool; /* of that name; empty: any one */
-    bool one_call;              /* at most one */
+    struct tt_span forced_tool;        /* of that name; empty: any one */
+    bool one_call;                     /* at most one */
+    const char *lora_name, *lora_path; /* NULL: not given, or empty */
 };
 
 /* Errors are TT_ERR_USAGE or TT_ERR_DATA; *param is

@@ -10,6 +10,16 @@
 #include "serve/refuse.h"
 #include "serve/tool_calls.h"
 
+struct tt_serve_adapter_call tt_serve_adapter_call_of(const struct tt_serve_config *config,
+                                                      const struct tt_serve_job *job)
+{
+    return (struct tt_serve_adapter_call){.exchange = job->exchange,
+                                          .request = &job->request,
+                                          .base = config->model_name,
+                                          .adapters = config->adapters,
+                                          .takes = config->takes_adapters};
+}
+
 void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_job *job)
 {
     if (job == NULL) return;
@@ -26,8 +36,11 @@ void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_
     }
     for (size_t i = 0; job->prompts != NULL && i < job->request.prompt_count; i++)
         tt_serve_prompt_deinit(&job->prompts[i]);
+    tt_ids_deinit(&job->banned);
     tt_free(job->choices);
     tt_free(job->prompts);
+    if (job->uses) tt_serve_adapters_leave(config->adapters, job->adapter);
+    if (job->loads) tt_serve_adapters_end(config->adapters, job->adapter, false);
     tt_api_request_deinit(&job->request);
     tt_http_release(job->exchange);
     tt_free(job);
@@ -97,6 +110,7 @@ static struct tt_generation_request make_ask(const struct tt_serve_config *confi
                    .min_tokens = request->min_tokens,
                    .bias = request->biases,
                    .bias_count = request->bias_count},
+        .rules = {request->allowed.data, request->allowed.count, job->banned.data, job->banned.count},
         .wants_logprobs = request->wants_logprobs,
         .top_logprobs = (int)request->top_logprobs,
         .wants_prompt_logprobs = top >= 0,
@@ -123,6 +137,7 @@ static tt_status prepare(const struct tt_serve_config *config, struct tt_serve_j
 {
     job->prompts = tt_calloc(job->request.prompt_count, sizeof *job->prompts);
     if (job->prompts == NULL) return TT_ERR_MEMORY;
+    TT_TRY(tt_serve_bad_words(config->talk, job->request.bad_words, &job->banned));
     for (size_t i = 0; i < job->request.prompt_count; i++) TT_TRY(prepare_prompt(config, job, i));
     tt_serve_count_prompt(config->metrics, (int64_t)job->prompt_tokens);
     return TT_OK;
@@ -166,6 +181,7 @@ static tt_status submit_choice(const struct tt_serve_config *config, struct tt_s
     TT_TRY(tt_talk_ask(config->talk, &ask, &choice->answer));
     choice->answer.stream.skip_special =
         !job->request.keeps_special && thought_form(config, job) != TT_THOUGHT_HARMONY;
+    choice->answer.shows_end = job->request.keeps_stop;
     TT_TRY(find_inside(config, job, choice));
     return TT_OK;
 }
@@ -200,12 +216,20 @@ static void answer_tokens(const struct tt_serve_config *config, struct tt_serve_
     tt_str_deinit(&out);
 }
 
+static void load_adapter(const struct tt_serve_config *config, struct tt_serve_job *job)
+{
+    const struct tt_serve_adapter_call call = tt_serve_adapter_call_of(config, job);
+    tt_serve_load(&call, config->talk->team, job->adapter);
+    job->loads = false;
+}
+
 bool tt_serve_job_begin(const struct tt_serve_config *config, struct tt_serve_job *job)
 {
-    if ((job->form & TT_API_BOTH) == 0) {
+    if (job->form == TT_API_LOAD)
+        load_adapter(config, job);
+    else if ((job->form & TT_API_BOTH) == 0)
         answer_tokens(config, job);
-        return false;
-    }
+    if ((job->form & TT_API_BOTH) == 0) return false;
     snprintf(job->id, sizeof job->id, "%s-%llx-%llu", job->chat ? "chatcmpl" : "cmpl",
              (unsigned long long)job->created, (unsigned long long)job->number);
     tt_status status = prepare(config, job);
@@ -220,21 +244,24 @@ bool tt_serve_job_begin(const struct tt_serve_config *config, struct tt_serve_jo
 
 /* ---- The text ---- */
 
-/* Cuts the text at the first stop text behind `from`. */
+/* Cuts the text at the first stop text behind `from`, or behind it. */
 static void find_stop(const struct tt_api_request *request, struct tt_serve_choice *choice,
                       struct tt_str *text, size_t from)
 {
     const char *first = NULL;
+    size_t kept = 0;
     if ((int64_t)choice->answer.tokens < request->min_tokens) return;
     for (size_t i = 0; i < request->stop_count; i++) {
         struct tt_span stop = request->stops[i];
         size_t begin = from > choice->echoed + stop.bytes ? from - stop.bytes : choice->echoed;
         if (text->bytes == 0) return;
         const char *found = memmem(text->data + begin, text->bytes - begin, stop.data, stop.bytes);
-        if (found != NULL && (first == NULL || found < first)) first = found;
+        if (found == NULL || (first != NULL && found >= first)) continue;
+        first = found;
+        kept = request->keeps_stop ? stop.bytes : 0;
     }
     if (first == NULL) return;
-    text->bytes = (size_t)(first - text->data);
+    text->bytes = (size_t)(first - text->data) + kept;
     text->data[text->bytes] = 0;
     choice->stopped = true;
 }

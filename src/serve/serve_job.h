@@ -3,6 +3,7 @@
 #ifndef TT_SERVE_SERVE_JOB_H
 #define TT_SERVE_SERVE_JOB_H
 
+#include "serve/adapter_requests.h"
 #include "serve/api_request.h"
 #include "serve/serve_prompt.h"
 #include "serve/server.h"
@@ -43,6 +44,7 @@ struct tt_serve_job {
     struct tt_api_request request;
     enum tt_api_form form;
     bool chat, adapter_off;
+    bool uses, loads; /* the place `adapter` of config->adapters */
     int adapter;
     const char *model; /* the name in answers */
     char id[48];
@@ -50,6 +52,7 @@ struct tt_serve_job {
     double arrived, begun, first; /* tt_clock_seconds; 0: not yet */
     uint64_t number;              /* of the first answer */
     size_t prompt_tokens;
+    struct tt_ids banned;            /* the tokens of bad_words (infer/token_rules.h) */
     struct tt_serve_prompt *prompts; /* of the request's */
     struct tt_serve_choice *choices; /* the answers to the first prompt, to the second ... */
     size_t choice_count;
@@ -63,6 +66,8 @@ static inline const struct tt_serve_prompt *tt_serve_prompt_of(const struct tt_s
     return &job->prompts[(size_t)(choice - job->choices) / (size_t)job->request.n];
 }
 
+struct tt_serve_adapter_call tt_serve_adapter_call_of(const struct tt_serve_config *config,
+                                                      const struct tt_serve_job *job);
 void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_job *job);
 /* Makes its prompts. False: it has been answered, with an error where it asks for generations. */
 bool tt_serve_job_begin(const struct tt_serve_config *config, struct tt_serve_job *job);

@@ -53,6 +53,49 @@ tt_status tt_serve_prompt_make(struct tt_talk *talk, const struct tt_api_request
                                &prompt->text);
 }
 
+/* A word's tokens behind `blank`, without the blanks that it begins with. */
+static tt_status encode_word(struct tt_talk *talk, const char *blank, struct tt_span word, struct tt_ids *ids)
+{
+    struct tt_str text = {0};
+    while (word.bytes > 0 && (*word.data == ' ' || (*word.data >= '\t' && *word.data <= '\r'))) {
+        word.data++;
+        word.bytes--;
+    }
+    ids->count = 0;
+    tt_status status = tt_str_append_text(&text, blank);
+    if (status == TT_OK) status = tt_str_append(&text, word.data, word.bytes);
+    if (status == TT_OK)
+        status = tt_tokenizer_encode(talk->inputs->tokenizer, talk->scratch, tt_str_text(&text), text.bytes,
+                                     false, ids);
+    tt_str_deinit(&text);
+    return status;
+}
+
+static tt_status ban(const struct tt_ids *ids, struct tt_ids *banned)
+{
+    TT_TRY(tt_ids_append(banned, (int32_t)ids->count));
+    for (size_t i = 0; i < ids->count; i++) TT_TRY(tt_ids_append(banned, ids->data[i]));
+    return TT_OK;
+}
+
+tt_status tt_serve_bad_words(struct tt_talk *talk, const struct tt_json_value *words, struct tt_ids *banned)
+{
+    struct tt_ids plain = {0}, behind = {0};
+    tt_status status = TT_OK;
+    for (size_t i = 0; words != NULL && i < tt_json_count(words); i++) {
+        struct tt_span word = tt_json_span(tt_json_at(words, i));
+        TT_GO(encode_word(talk, "", word, &plain));
+        TT_GO(encode_word(talk, " ", word, &behind));
+        if (plain.count == 0) TT_GO(tt_fail(TT_ERR_USAGE, "'bad_words' has a word without tokens"));
+        TT_GO(ban(&plain, banned));
+        if (behind.count == plain.count && behind.data[0] != plain.data[0]) TT_GO(ban(&behind, banned));
+    }
+out:
+    tt_ids_deinit(&plain);
+    tt_ids_deinit(&behind);
+    return status;
+}
+
 /* The tokens as the vocabulary spells them; null: not wanted, or no token of that id. */
 static struct tt_json_value *spell(const struct tt_talk *talk, const struct tt_ids *ids, bool wanted)
 {

@@ -17,6 +17,12 @@ TT_MUST_USE tt_status tt_serve_prompt_make(struct tt_talk *talk, const struct tt
                                            size_t index, int64_t new_tokens, struct tt_serve_prompt *prompt);
 void tt_serve_prompt_deinit(struct tt_serve_prompt *prompt);
 
+/* The tokens of bad_words (NULL: none) as sequences that an answer may not have (infer/token_rules.h). As vLLM's
+ * SamplingParams.update_from_tokenizer makes them: of a word as it is, and behind a blank where that is another first
+ * token of as many. */
+TT_MUST_USE tt_status tt_serve_bad_words(struct tt_talk *talk, const struct tt_json_value *words,
+                                         struct tt_ids *banned);
+
 /* The answers to /tokenize and /detokenize in vLLM's form: {count, max_model_len, tokens, token_strs} and {prompt}. */
 TT_MUST_USE tt_status tt_serve_tokenize(struct tt_talk *talk, const struct tt_api_request *request,
                                         struct tt_str *out);

@@ -10,7 +10,9 @@
 #include "base/thread.h"
 #include "http/hosts.h"
 #include "monitor/exposition.h"
+#include "serve/adapters.h"
 #include "serve/constraint.h"
+#include "serve/model_list.h"
 #include "serve/refuse.h"
 #include "serve/serve_job.h"
 
@@ -36,50 +38,17 @@ struct tt_server {
 
 /* ---- The thread of the HTTP server ---- */
 
-static const char *model_name(const struct tt_serve_config *config, size_t index)
-{
-    return index == 0 ? config->model_name : config->adapter_names[index - 1];
-}
-
-/* The base model, then the adapters. */
-static struct tt_json_value *describe_model(const struct tt_server *server, size_t index)
-{
-    return tt_json_pack("{s:s, s:s, s:i, s:s}", "id", model_name(&server->config, index), "object", "model",
-                        "created", 0, "owned_by", "trimtab");
-}
-
-/* The number of the model of that name; false: there is none. */
-static bool find_model(const struct tt_server *server, const char *name, size_t *index)
-{
-    for (*index = 0; *index <= server->config.adapter_count; ++*index)
-        if (strcmp(name, model_name(&server->config, *index)) == 0) return true;
-    return false;
-}
-
-/* `index`: one model alone; NULL: the list of all. */
-static tt_status write_models(const struct tt_server *server, const size_t *index, struct tt_str *text)
-{
-    struct tt_json_value *list = index == NULL ? tt_json_new_list() : NULL;
-    for (size_t i = 0; list != NULL && i <= server->config.adapter_count; i++)
-        tt_json_append(list, describe_model(server, i));
-    struct tt_json_value *value = index == NULL ? tt_json_pack("{s:s, s:o}", "object", "list", "data", list)
-                                                : describe_model(server, *index);
-    tt_status status = tt_json_write(value, 0, false, text);
-    tt_json_release(value);
-    return status;
-}
-
 /* The base model, or the model with an adapter; without a name that of the first adapter. */
 static bool choose_model(const struct tt_server *server, struct tt_serve_job *job)
 {
     const struct tt_serve_config *config = &server->config;
     const char *asked = job->request.model;
-    size_t index = config->adapter_count > 0 ? 1 : 0;
-    if (asked != NULL && !find_model(server, asked, &index)) return false;
-    job->model = model_name(config, index);
-    job->adapter_off = index == 0;
-    job->adapter = index > 0 ? (int)index - 1 : 0;
-    return true;
+    bool base = asked != NULL && strcmp(asked, config->model_name) == 0;
+    job->uses = !base && tt_serve_adapters_use(config->adapters, asked, &job->adapter, &job->model);
+    if (job->uses) return true;
+    job->model = config->model_name;
+    job->adapter_off = true;
+    return base || asked == NULL;
 }
 
 /* Answers that run or wait at the same time. */
@@ -179,6 +148,14 @@ static tt_status make_choices(const struct tt_server *server, struct tt_serve_jo
     return TT_OK;
 }
 
+/* False: it has been answered. */
+static bool begin_load(const struct tt_serve_adapter_call *call, struct tt_serve_job *job)
+{
+    bool begun = tt_serve_load_begin(call, &job->adapter);
+    job->loads = job->adapter >= 0;
+    return begun;
+}
+
 /* Takes over the exchange. */
 static void accept_job(struct tt_server *server, struct tt_http_exchange *exchange, enum tt_api_form form,
                        const unsigned char *name)
@@ -199,10 +176,16 @@ static void accept_job(struct tt_server *server, struct tt_http_exchange *exchan
     tt_status status = tt_api_request_parse(tt_http_body(exchange), form, &job->request, &param);
     if (status == TT_OK && (form & TT_API_BOTH) != 0) status = make_choices(server, job, &param);
     if (status == TT_OK) status = tt_serve_constrain(server->config.talk, &job->request, &param);
+    bool answers = form != TT_API_LOAD && form != TT_API_UNLOAD;
+    const struct tt_serve_adapter_call call = tt_serve_adapter_call_of(&server->config, job);
     if (status != TT_OK)
         tt_serve_fail(exchange, status, param);
-    else if (!choose_model(server, job))
+    else if (form == TT_API_UNLOAD)
+        tt_serve_unload(&call);
+    else if (answers && !choose_model(server, job))
         answer_unknown_model(exchange, job->request.model);
+    else if (!answers && !begin_load(&call, job))
+        refusal = TT_SERVE_INVALID;
     else if ((refusal = enqueue(server, job, name)) == TT_SERVE_REFUSALS)
         return;
     else if (refusal == TT_SERVE_CLIENT_LIMIT)
@@ -211,7 +194,7 @@ static void accept_job(struct tt_server *server, struct tt_http_exchange *exchan
     else
         tt_serve_refuse(exchange, 429, "rate_limit_error", NULL, "too_many_requests",
                         "too many requests wait already");
-    tt_serve_count_refusal(server->config.metrics, refusal);
+    if (form != TT_API_UNLOAD) tt_serve_count_refusal(server->config.metrics, refusal);
     tt_serve_job_destroy(&server->config, job);
 }
 
@@ -252,12 +235,12 @@ static void answer_text(struct tt_http_exchange *exchange, tt_status status, str
 static void answer_models(struct tt_server *server, struct tt_http_exchange *exchange, const char *path)
 {
     const char *name = strchr(path + sizeof "/v1/models" - 1, '/');
+    const struct tt_model_names names = {server->config.model_name, server->config.adapters};
     struct tt_str text = {0};
-    size_t index = 0;
-    if (name != NULL && !find_model(server, name + 1, &index))
+    if (name != NULL && !tt_serve_has_model(&names, name + 1))
         answer_unknown_model(exchange, name + 1);
     else
-        answer_text(exchange, write_models(server, name != NULL ? &index : NULL, &text), &text);
+        answer_text(exchange, tt_serve_write_models(&names, name != NULL ? name + 1 : NULL, &text), &text);
 }
 
 static void answer_tokenizer(struct tt_server *server, struct tt_http_exchange *exchange, const char *path)
@@ -292,6 +275,8 @@ static const struct route {
     {"/v1/completions", .form = TT_API_PROMPT},
     {"/tokenize", .form = TT_API_TOKENIZE},
     {"/detokenize", .form = TT_API_DETOKENIZE},
+    {"/v1/load_lora_adapter", .form = TT_API_LOAD},
+    {"/v1/unload_lora_adapter", .form = TT_API_UNLOAD},
     {"/tokenizer_info", .get = answer_tokenizer},
     {"/v1/models", .with_name = true, .get = answer_models},
     {"/metrics", .get = answer_metrics},
@@ -532,6 +517,11 @@ tt_status tt_serve_open(const struct tt_serve_config *config, struct tt_server *
     pthread_mutex_init(&server->lock, NULL);
     pthread_cond_init(&server->changed, NULL);
     TT_GO(tt_serve_metrics_create(&server->config.metrics));
+    size_t places = config->adapter_count;
+    const struct tt_generation_engine *engine = tt_generation_team_engine(config->talk->team);
+    if (config->takes_adapters) places = tt_generation_count_adapters(engine);
+    TT_GO(tt_serve_adapters_create(config->adapter_names, config->adapter_count, places,
+                                   &server->config.adapters));
     TT_GO(tt_thread_start("serve", generate, server, &server->thread));
     TT_GO(tt_http_open(&server->config.http, &server->http));
     *out = server;
@@ -577,6 +567,7 @@ tt_status tt_serve_close(struct tt_server *server)
     while (server->running != NULL) end_job(server, &server->running);
     while (server->pending != NULL) end_job(server, &server->pending);
     tt_serve_metrics_destroy(server->config.metrics);
+    tt_serve_adapters_destroy(server->config.adapters);
     pthread_mutex_destroy(&server->lock);
     pthread_cond_destroy(&server->changed);
     tt_free(server);

@@ -18,7 +18,9 @@ struct tt_serve_config {
     const char *model_name;           /* lent: the base model */
     const char *const *adapter_names; /* lent, as the list: of all adapters, in the order of the inputs */
     size_t adapter_count;
-    int64_t waiting;    /* requests that wait for a slot; further ones get 429 */
+    bool takes_adapters;                /* at run time, too: places were reserved for them */
+    struct tt_serve_adapters *adapters; /* the server's own */
+    int64_t waiting;                    /* requests that wait for a slot; further ones get 429 */
     int64_t per_client; /* answers of one client, running or waiting; further ones get 429; 0: any number */
     const struct tt_keys *keys;       /* lent; NULL: everybody may ask */
     struct tt_serve_metrics *metrics; /* the server's own */

@@ -84,8 +84,10 @@ tt_status tt_talk_advance(struct tt_talk *talk, struct tt_talk_answer *answer, s
     TT_TRY(tt_generation_team_poll(talk->team, answer->id, &progress));
     while (answer->tokens < progress.count)
         TT_TRY(tt_tokenizer_stream_push(tokenizer, &answer->stream, progress.tokens[answer->tokens++], text));
-    if (tt_generation_is_finished(progress.state))
-        TT_TRY(tt_tokenizer_stream_finish(tokenizer, &answer->stream, text));
+    bool over = tt_generation_is_finished(progress.state);
+    if (over && answer->shows_end && progress.end_id >= 0)
+        TT_TRY(tt_tokenizer_stream_push(tokenizer, &answer->stream, progress.end_id, text));
+    if (over) TT_TRY(tt_tokenizer_stream_finish(tokenizer, &answer->stream, text));
     answer->state = progress.state;
     answer->end_id = progress.end_id;
     return TT_OK;

@@ -42,7 +42,8 @@ int64_t tt_talk_room(const struct tt_talk *talk, size_t prompt_count, int64_t wa
 struct tt_talk_answer {
     int64_t id; /* of the request; 0: none */
     struct tt_tokenizer_stream stream;
-    size_t tokens; /* of the answer */
+    size_t tokens;  /* of the answer */
+    bool shows_end; /* the token that ends it has its text, where the stream shows it; set after asking */
     enum tt_generation_state state;
     int32_t end_id; /* the token that ended it; -1: none */
 };

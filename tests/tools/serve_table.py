@@ -29,7 +29,7 @@ def addresses_of(page):
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         names = re.findall(r"`([/A-Z][^`]*)`", cells[0])
         if line.startswith("| ") and len(cells) == 4 and names:
-            yield [constants.get(name, name) for name in names], cells[3]
+            yield names, [constants.get(name, name) for name in names], cells[2], cells[3]
 
 
 def check_values(server, name, bodies, served):
@@ -75,13 +75,18 @@ for names, bodies, served, test in rows_of(page):
             check_values(server, name, bodies, served)
     else:
         check_test(names, test)
-asked = 0
-for names, test in addresses_of(page):
+routes = re.findall(r'^    \{"(/[^"]*)"(.*)', open(os.path.join(root, "src/serve/server.c")).read(), re.M)
+answered = {path for path, _ in routes} | {path + "/NAME" for path, rest in routes if ".with_name = true" in rest} | {"Authorization"}
+refused = set(re.findall(r'"(/[^"]+)"', re.search(r"others = \((.*?)\)", test_of(["others"], "serve_members.py test_addresses")[1], re.S)[1]))
+check(len(answered) > 12 and len(refused) > 8, "few addresses, which proves nothing:", answered, refused)
+for names, spellings, served, test in addresses_of(page):
     text, body = test_of(names, test)
-    helpers = "".join(re.findall(r"^def (?!test_).*?(?=^def )", text, re.M | re.S))
-    for name in names:
-        check(name in body or name in helpers, test, "does not ask", name)
-        asked += 1
-check(asked > 15, "few addresses, which proves nothing:", asked)
+    helpers = "".join(re.findall(r"^(?:def (?!test_).*?(?=^def )|[A-Z, ]+ = .*?$)", text, re.M | re.S))
+    for spelling in spellings:
+        check(spelling in body or spelling in helpers, test, "does not ask", spelling)
+    there = answered if served.startswith("yes") else refused
+    check(set(names) <= there, "not of the server, which answers", there, ":", names)
+    there -= set(names)
+check(not answered and not refused, "addresses without a row:", answered, refused)
 server.stop()
 sys.exit(1 if failures else 0)

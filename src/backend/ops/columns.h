@@ -31,9 +31,9 @@ struct tt_column_dots_args {
 };
 TT_MUST_USE tt_status tt_column_dots(struct tt_stream *stream, const struct tt_column_dots_args *args);
 
-/* The columns of groups that lie side by side: column c is of group first + c / each % count. Row t keeps those of its
- * own group, group[row[t] / share], and all others become 0 whatever they hold; a group that no column has, as -1, keeps
- * none. So one product computes the narrow products of several adapters (nn/linear.h). */
+/* The columns of groups that lie side by side: column c is of group first + c / each % count. Row t keeps those of
+ * its own group, group[row[t] / share], and all others become 0 whatever they hold; a group that no column has, as -1,
+ * keeps none. So one product computes the narrow products of several adapters (nn/linear.h). */
 struct tt_keep_columns_args {
     tt_tensor x_TN;    /* f32 | bf16, in place; N a multiple of count * each */
     tt_tensor group_R; /* i32 */
