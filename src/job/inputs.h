@@ -80,6 +80,8 @@ struct tt_inputs_config {
 struct tt_job_spec;
 struct tt_inputs_config tt_inputs_config_of(const struct tt_job_spec *job, enum tt_inputs_use use);
 
+/* LoRA of every linear of the layers, for adapters that nobody knows yet; their scale is 1. */
+struct tt_lora_config tt_inputs_reserved_lora(int64_t rank);
 /* Opens an adapter folder for the model of open inputs, with texts in `arena`: the checks of the start but for its
  * tensors. `folder` is lent; the file is the caller's. */
 TT_MUST_USE tt_status tt_inputs_open_adapter(const struct tt_inputs *inputs, const char *folder,

@@ -101,13 +101,12 @@ static tt_status open_adapters(const struct tt_inputs_config *config, struct tt_
     return TT_OK;
 }
 
-/* Every linear of the layers, for adapters that nobody knows yet. */
-static struct tt_lora_config reserved_lora(const struct tt_model_spec *model)
+struct tt_lora_config tt_inputs_reserved_lora(int64_t rank)
 {
     return (struct tt_lora_config){.enabled = true,
                                    .from_adapter = true,
-                                   .r = model->adapter_rank,
-                                   .alpha = (double)model->adapter_rank,
+                                   .r = rank,
+                                   .alpha = (double)rank,
                                    .target_modules = "all-linear"};
 }
 
@@ -123,8 +122,8 @@ static tt_status place_adapters(const struct tt_model_spec *model, struct tt_inp
     struct tt_lora_config *more = tt_arena_alloc(&inputs->arena, (known + 1) * sizeof *more);
     if (more == NULL) return TT_ERR_MEMORY;
     for (size_t i = 1; i < known; i++) more[count++] = inputs->adapters[i].lora;
-    if (model->adapter_places > 0 && known > 0) more[count++] = reserved_lora(model);
-    if (known == 0) options->lora = reserved_lora(model);
+    if (model->adapter_places > 0 && known > 0) more[count++] = tt_inputs_reserved_lora(model->adapter_rank);
+    if (known == 0) options->lora = tt_inputs_reserved_lora(model->adapter_rank);
     options->more_lora = more;
     options->more_lora_count = count;
     options->adapter_places = model->adapter_places > 0 ? model->adapter_places : (int64_t)known;

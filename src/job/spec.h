@@ -72,6 +72,7 @@ struct tt_bench_spec {
     int64_t steps, warmup, profile_steps; /* timed; before them; behind them, with a profile */
     /* of bench generate */
     int64_t prompt_tokens, new_tokens, rows;
+    int64_t adapters, adapter_rank; /* `bench generate`: that rows have in turn, 0: none; their rank */
     double temperature;
     bool chooses_sharding; /* no sharding_strategy was given */
 };

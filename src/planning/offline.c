@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "engine/rank_config.h"
 #include "infer/generation_rank.h"
+#include "job/inputs.h"
 #include "job/shared_prompt.h"
 #include "job/task.h"
 #include "launch/launch.h"
@@ -143,6 +144,13 @@ static tt_status plan_generation(const struct tt_plan_spec *spec, const struct t
         return tt_fail(TT_ERR_USAGE, "generation_length %lld is more than the model's %lld positions",
                        (long long)spec->generation_length, (long long)model->max_position_embeddings);
     frozen.train_base = false;
+    const struct tt_lora_config reserved = tt_inputs_reserved_lora(config->model.adapter_rank);
+    if (config->model.adapter_places > 0) {
+        frozen.more_lora = frozen.lora.enabled ? &reserved : NULL;
+        frozen.more_lora_count = frozen.lora.enabled;
+        if (!frozen.lora.enabled) frozen.lora = reserved;
+        frozen.adapter_places = config->model.adapter_places;
+    }
     tt_generation_limits_fill(&layout->device, &choice.limits);
     choice.limits.packs = config->device.tuning.cpu_panels == TT_TUNING_PANELS_AUTO;
     do {

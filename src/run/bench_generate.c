@@ -33,6 +33,10 @@ static tt_status open_inputs(void *context, struct tt_inputs *inputs)
     tt_json_deinit(&json);
     TT_TRY(status);
     inputs->model_options = tt_job_model_options(&job->model, NULL, &job->device, true);
+    if (bench->spec->adapters > 0) {
+        inputs->model_options.lora = tt_inputs_reserved_lora(bench->spec->adapter_rank);
+        inputs->model_options.adapter_places = bench->spec->adapters;
+    }
     inputs->source.seed = (uint64_t)job->run.seed;
     return tt_quantization_resolve(&job->quantization, &inputs->model_facts,
                                    inputs->model_options.compute_dtype, &inputs->model_options.quant);
@@ -76,6 +80,7 @@ static tt_status submit(struct generation_bench *bench, int64_t row, int64_t new
         .sampling = {.sample = bench->spec->temperature > 0, .temperature = bench->spec->temperature},
         .seed = (uint64_t)row,
         .ignore_end = true,
+        .adapter = bench->spec->adapters > 0 ? (int)(row % bench->spec->adapters) : 0,
     };
     return tt_generation_team_submit(bench->team, &request, &id);
 }

@@ -22,6 +22,11 @@ read -r greedy random <<<"$sums"
 for field in tokens_per_second decode_tokens_per_second prompt_tokens_per_second seconds device_peak_bytes; do
     awk "BEGIN { exit !($(number "$three" $field) > 0) }" || fail "$field: $three"
 done
+# Adapters that rows have in turn: one pass for all of them. They begin with a B of zeros, so the tokens are the base's.
+mixed=$(measure --per_device_train_batch_size 5 --adapters 3 --adapter_rank 4)
+[ "$(number "$mixed" passes)" = 5 ] && [ "$(number "$mixed" sum)" = "$greedy" ] || fail "three adapters: $mixed"
+[ "$(number "$mixed" planned_bytes)" = "$(number "$mixed" device_peak_bytes)" ] || fail "three adapters: planned and used differ: $mixed"
+[ "$(number "$mixed" planned_bytes)" -gt "$(number "$(measure --per_device_train_batch_size 5)" planned_bytes)" ] || fail "adapters without memory"
 code=0
 measure --new_tokens 100000 >said 2>&1 || code=$?
 [ $code = 2 ] && grep -q "more than the model's" said || fail "exit $code: $(cat said)"

@@ -154,6 +154,7 @@ grep -q '^      terminationGracePeriodSeconds: 115$' deployment-cpu.yaml || fail
 "$trimtab" render-deployment "${served[@]:1}" --gpus_per_node 1 --chip h200 --replicas 2 --client_namespace ingress \
     --service_account reader | cmp -s - deployment.yaml || fail "render-deployment is another command"
 expect 4 "this run needs" render "${served[@]}" --gpus_per_node 1 --chip h200 --device_memory 4GiB
+expect 4 "this run needs" render "${served[@]}" --gpus_per_node 1 --chip h200 --max_loras 256 --max_lora_rank 1024
 expect 2 "the kind of the GPUs is not known" render "${served[@]}" --gpus_per_node 1
 expect 2 "gpus_per_node is given, but the device is cpu" render "${served[@]}" --gpus_per_node 1 --device cpu
 expect 2 "port needs a privilege" render "${served[@]}" --device cpu --port 80
