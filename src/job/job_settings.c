@@ -133,7 +133,8 @@ static const struct tt_setting bench_settings[] = {
      .help = "Prompts in all (bench generate), of which each rank runs per_device_train_batch_size at a time; 0: as "
              "many as run at a time."},
     {.name = "adapters", .type = TT_SETTING_INT, FIELD(adapters), .default_text = "0", .minimum = 0, .maximum = 256,
-     .help = "Adapters of every linear of the layers, which the rows have in turn (bench generate); 0: the base alone."},
+     .help = "Adapters of every linear of the layers, which the rows have in turn (bench generate); 0: the base "
+             "alone."},
     {.name = "adapter_rank", .type = TT_SETTING_INT, FIELD(adapter_rank), .default_text = "16", .minimum = 1,
      .maximum = 4096, .needs = "adapters", .help = "Their rank."},
     {.name = "temperature", .type = TT_SETTING_DOUBLE, FIELD(temperature), .default_text = "0", .minimum = 0,

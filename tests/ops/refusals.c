@@ -7,6 +7,7 @@
 #include "backend/ops/attention.h"
 #include "backend/ops/center.h"
 #include "backend/ops/channels.h"
+#include "backend/ops/columns.h"
 #include "backend/ops/conv.h"
 #include "backend/ops/cross_entropy.h"
 #include "backend/ops/detection.h"
@@ -476,13 +477,28 @@ static void limits_of_cpus(void **state)
     tt_device_close(forced);
 }
 
+/* Columns of adapters side by side. */
+static void groups(void **state)
+{
+    (void)state;
+    struct tt_keep_columns_args good = {
+        .x_TN = matrix(0, TT_F32, 4, 12), .group_R = vector(1, TT_I32, 4), .share = 1, .count = 3, .each = 4};
+    test_ok(tt_keep_columns(device.stream, &good));
+    REFUSE(tt_keep_columns, good, args.first = -1, "keep_columns: groups of 4 columns, 3 of them from -1 on");
+    REFUSE(tt_keep_columns, good, args.each = 5, "keep_columns: 12 columns of 3 groups of 5");
+    REFUSE(tt_keep_columns, good, args.group_R.dims[0] = 3, "keep_columns: groups of 3 rows, and x has 4");
+    REFUSE(tt_keep_columns, good, args.share = 2, "keep_columns: groups of 4 rows, and x has 4");
+    REFUSE(tt_keep_columns, good, (args.row_T = vector(2, TT_I32, 4), args.share = 0),
+           "keep_columns: share 0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention),         cmocka_unit_test(rope),           cmocka_unit_test(images),
         cmocka_unit_test(detectors),         cmocka_unit_test(norms),          cmocka_unit_test(products),
         cmocka_unit_test(rows_and_elements), cmocka_unit_test(coded_products), cmocka_unit_test(coded_gates),
-        cmocka_unit_test(devices),           cmocka_unit_test(limits_of_cpus),
+        cmocka_unit_test(devices),           cmocka_unit_test(limits_of_cpus), cmocka_unit_test(groups),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }
