@@ -21,6 +21,8 @@ enum { SEQUENCES = 3, LENGTH = 12, ROWS = SEQUENCES * LENGTH, VOCAB = 37 };
 /* Tokens of each sequence in the first pass; the others follow one by one. */
 static const int64_t prompts[SEQUENCES] = {5, 2, 7};
 
+static const struct tt_generation_adapters base_alone = {.off = true};
+
 struct scene {
     struct tt_model_facts facts;
     struct tt_comm *comm;
@@ -149,7 +151,7 @@ static void run_next(struct scene *scene, int64_t *done, const int64_t *counts, 
     const int32_t *chosen;
     for (int s = 0; s < SEQUENCES; s++) rules[s] = (struct tt_sample_rule){.penalty = 1, .seen_row = -1};
     struct tt_batch batch = make_batch(&tokens, done, counts, false);
-    test_must(tt_generation_rank_pass(&scene->generation, &batch, rules, false, &chosen));
+    test_must(tt_generation_rank_pass(&scene->generation, &batch, rules, &base_alone, &chosen));
     bool repeated = tt_pass_result(&scene->rank.results, TT_RESULT_LOGITS, 0).data == NULL;
     assert_true(!repeated || tt_device_has_graphs(scene->rank.device));
     if (!repeated) read_logits(scene, SEQUENCES, logits);
