@@ -297,6 +297,8 @@ static tt_status make_run(struct loading *loading, const struct tt_piece *piece,
         return tt_fail(TT_ERR_INTERNAL, "parameter '%s' has neither a file nor an initial value",
                        param->name);
     tt_stream_mark(loading->stream, "filling in initial values"); /* long ones in host memory are no hang */
+    if (param->init == TT_INIT_TOKENS)
+        return tt_copy_to_device(loading->stream, data, param->tokens + first, bytes);
     if (param->init == TT_INIT_ZERO || param->init == TT_INIT_DERIVED)
         return tt_fill_zero(loading->stream, data, bytes);
     if (param->init == TT_INIT_ONE) {
@@ -326,6 +328,52 @@ static tt_status read_coded(void *context, int64_t first, int64_t count, void *t
                                       (size_t)count, to);
 }
 
+/* The part of rows of a table that a piece has, row by row: from the table's file, or by the table's first values. */
+static tt_status load_rows(struct loading *loading, const struct tt_piece *piece)
+{
+    tt_param *table = piece->param->rows_of;
+    int64_t width = table->dims[1], end = piece->first + piece->count;
+    struct origin origin;
+    TT_TRY(find_origin(loading->model, loading->source, table, &origin));
+    for (int64_t at = piece->first, count; at < end; at += count) {
+        count = width - at % width < end - at ? width - at % width : end - at;
+        int64_t first = piece->param->tokens[at / width] * width + at % width;
+        char *to = (char *)piece->data + (size_t)(at - piece->first) * tt_dtype_bytes(piece->dtype);
+        struct tt_piece row = {.param = table, .dtype = piece->dtype};
+        if (origin.entry == NULL) {
+            TT_TRY(make_run(loading, &row, first, count, to));
+            continue;
+        }
+        const struct tt_safetensors *file = tt_model_folder_file(origin.folder, origin.entry);
+        if (file == NULL) return TT_ERR_INTERNAL;
+        loading->ranges[loading->range_count++] = (struct tt_read_range){
+            .file = file,
+            .entry = origin.entry,
+            .first = first,
+            .count = count,
+            .to = to,
+            .dtype = piece->dtype,
+            .in_host = piece->in_host,
+            .name = piece->param->name,
+        };
+    }
+    return TT_OK;
+}
+
+/* The ranges of files that pieces may have: one each, of coded ones several, of rows of a table one for each. */
+static size_t count_ranges(const struct loading *loading, struct tt_unit *const *units)
+{
+    bool stored = loading->model->facts.stored_quant != TT_QUANT_NONE;
+    size_t count = 0;
+    for (int u = 0; u < loading->model->unit_count; u++)
+        for (size_t p = 0; p < tt_unit_piece_count(units[u]); p++) {
+            const struct tt_piece piece = tt_unit_piece(units[u], p);
+            count += stored ? TT_STORED_RANGES_MAX : 1;
+            if (piece.param->init == TT_INIT_ROWS) count += (size_t)piece.param->dims[0];
+        }
+    return count;
+}
+
 /* Records the ranges of files, which are read together later, and writes initial values. */
 static tt_status load_piece(struct loading *loading, const struct tt_piece *piece)
 {
@@ -340,6 +388,7 @@ static tt_status load_piece(struct loading *loading, const struct tt_piece *piec
         loading->items[loading->item_count++] = (struct tt_quant_item){.piece = *piece};
         return TT_OK;
     }
+    if (origin.entry == NULL && piece->param->init == TT_INIT_ROWS) return load_rows(loading, piece);
     if (origin.entry == NULL) return make_run(loading, piece, piece->first, piece->count, piece->data);
     const struct tt_safetensors *file =
         origin.adapter != NULL ? origin.adapter : tt_model_folder_file(origin.folder, origin.entry);
@@ -403,7 +452,7 @@ static tt_status load_pieces(struct loading *loading, struct tt_unit *const *uni
     size_t piece_count = 0;
     for (int u = 0; u < loading->model->unit_count; u++) piece_count += tt_unit_piece_count(units[u]);
     bool stored = loading->model->facts.stored_quant != TT_QUANT_NONE;
-    loading->ranges = tt_calloc(piece_count * (stored ? TT_STORED_RANGES_MAX : 1), sizeof *loading->ranges);
+    loading->ranges = tt_calloc(count_ranges(loading, units), sizeof *loading->ranges);
     loading->stored = tt_calloc(stored ? piece_count : 1, sizeof *loading->stored);
     loading->items = tt_calloc(piece_count, sizeof *loading->items);
     loading->coded = tt_calloc(stored ? piece_count : 1, sizeof *loading->coded);

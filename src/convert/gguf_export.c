@@ -72,6 +72,10 @@ static tt_status find_alpha(struct gguf_export *export)
             (void)snprintf(text, sizeof text, "the magnitudes of DoRA in an adapter: '%.200s'", tensor->name);
             return gguf_refuse(text, merge_it);
         }
+        if (tensor->trained != NULL) {
+            (void)snprintf(text, sizeof text, "trained rows of tokens in an adapter: '%.200s'", tensor->name);
+            return gguf_refuse(text, merge_it);
+        }
         if (tensor->lora_A != NULL && tensor->experts > 0) {
             (void)snprintf(text, sizeof text, "LoRA on experts in an adapter: '%.200s'", tensor->name);
             return gguf_refuse(text, merge_it);

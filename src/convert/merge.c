@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hub_cache.h"
+#include "base/number.h"
 #include "checkpoint/unread.h"
 #include "io/labels.h"
 #include "model/adapter_config.h"
@@ -169,6 +170,25 @@ static tt_status add_lora(void *context, const struct tt_model_linear *linear)
     return TT_OK;
 }
 
+/* The rows of tokens that an adapter has apart from a table: of a head that is one with the embeddings, but has other
+ * tokens, it makes a table of its own. */
+static tt_status add_trained(struct tt_merge *merge, const tt_param *param)
+{
+    char name[512];
+    size_t index;
+    int bytes = (int)(strlen(param->name) - strlen(TT_MODEL_TOKEN_ROWS));
+    (void)tt_snprintf(name, sizeof name, "%.*s.weight", bytes, param->name);
+    if (!tt_name_index_find(&merge->index, name, &index)) {
+        TT_TRY(add_tensor(merge, param->rows_of, merge->model->head_name));
+        merge->unties = true;
+        index = merge->count - 1;
+    }
+    struct tt_merge_tensor *tensor = &merge->tensors[index];
+    tensor->tokens = param->tokens;
+    tensor->token_count = param->dims[0];
+    return find_in_adapter(merge, param->name, false, &tensor->trained);
+}
+
 /* The tensors of other parts follow those of the text model. */
 static void add_left_alone(struct tt_merge *merge)
 {
@@ -198,6 +218,8 @@ static tt_status list_tensors(struct tt_merge *merge)
             TT_TRY(add_tensor(merge, model->params[i], model->params[i]->name));
     merge->unties = model->facts.tie_word_embeddings && !tt_model_is_tied(model);
     TT_TRY(tt_model_visit_linears(model, add_lora, merge));
+    for (size_t i = 0; i < model->param_count; i++)
+        if (model->params[i]->rows_of != NULL) TT_TRY(add_trained(merge, model->params[i]));
     add_left_alone(merge);
     return TT_OK;
 }

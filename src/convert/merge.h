@@ -1,6 +1,6 @@
 /* A base model folder, alone or with a PEFT adapter, as the tensors of one plain model: W + s * B A for adapted modules
- * (with DoRA its rows have the adapter's lengths), the adapter's copy for modules_to_save, the base's tensor for all
- * others.
+ * (with DoRA its rows have the adapter's lengths), the adapter's copy for modules_to_save, a table with the adapter's
+ * rows of tokens in the place of its own (trainable_token_indices), the base's tensor for all others.
  *
  * Values are computed row by row in fp32 from any stored type and rounded once, to the type of the output; the same
  * numbers on any number of threads. Threads work on chunks of some MiB; no tensor is held as a whole.
@@ -27,6 +27,10 @@ struct tt_merge_tensor {
     /* in the adapter, [r, columns] and [rows, r], or of experts as nn/expert_linear.h has them; NULL: none */
     const struct tt_safetensors_entry *lora_A, *lora_B;
     const struct tt_safetensors_entry *magnitude; /* in the adapter, [rows]: DoRA's; NULL: none */
+    /* in the adapter, [tokens, columns]: replaces the rows of these tokens; NULL: none */
+    const struct tt_safetensors_entry *trained;
+    const int32_t *tokens; /* the model's */
+    int64_t token_count;
     int64_t experts; /* 0: one matrix; else the adapter is of this many, one after the other */
     const struct tt_quantized *quantized; /* `base` holds its codes; NULL: plain values */
     tt_dtype dtype;                       /* of the base's values */

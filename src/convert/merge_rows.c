@@ -236,6 +236,20 @@ static tt_status set_lengths(struct work *work, struct hand *hand, const struct 
     return TT_OK;
 }
 
+/* Rows of tokens that train apart from the table take the place of its own. */
+static tt_status put_trained(struct work *work, const struct tt_merge_tensor *tensor,
+                             const struct chunk *chunk, float *values)
+{
+    const struct tt_safetensors *file = work->merge->adapter;
+    for (int64_t k = 0, width = tensor->columns; k < tensor->token_count; k++) {
+        int64_t row = tensor->tokens[k] - chunk->first;
+        if (row >= 0 && row < chunk->rows)
+            TT_TRY(
+                tt_safetensors_read(file, tensor->trained, k * width, width, values + row * width, TT_F32));
+    }
+    return TT_OK;
+}
+
 /* Copies bytes of a section of the whole matrix to the same section of a matrix of some of its rows. */
 static tt_status read_section(struct work *work, const struct tt_quantized *whole,
                               struct tt_quant_section from, uint64_t first, struct tt_quant_section to,
@@ -374,8 +388,8 @@ static tt_status make_values(struct work *work, struct hand *hand, struct chunk 
     int64_t count = chunk->rows * tensor->columns;
     *out = reserve(&hand->out, (size_t)count * tt_dtype_bytes(output->dtype));
     if (*out == NULL) return TT_ERR_MEMORY;
-    bool changes = tensor->base != NULL && (tensor->saved != NULL || tensor->lora_A != NULL);
-    if (!changes) {
+    bool adapted = tensor->saved != NULL || tensor->lora_A != NULL || tensor->trained != NULL;
+    if (tensor->base == NULL || !adapted) {
         tt_dtype from = tensor->saved != NULL ? tensor->saved->dtype : tensor->dtype;
         TT_TRY(output->multiplied ? multiply(work, hand, chunk, count, *out)
                                   : read_plain(work, hand, tensor, chunk, *out, output->dtype));
@@ -392,6 +406,7 @@ static tt_status make_values(struct work *work, struct hand *hand, struct chunk 
         memcpy(values, base, (size_t)count * sizeof *values);
     if (tensor->lora_A != NULL) TT_TRY(add_lora(work, hand, tensor, chunk, values));
     if (tensor->magnitude != NULL) TT_TRY(set_lengths(work, hand, tensor, chunk, values));
+    if (tensor->trained != NULL) TT_TRY(put_trained(work, tensor, chunk, values));
     if (!tt_dtype_convert(*out, output->dtype, values, TT_F32, (size_t)count))
         return tt_fail(TT_ERR_INTERNAL, "'%s' cannot be written as %s", tensor->name,
                        tt_dtype_name(output->dtype));

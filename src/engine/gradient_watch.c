@@ -33,7 +33,7 @@ static tt_status watch_param(const struct tt_model *model, const tt_param *param
     *out = (struct tt_watched_param){.watched = param->trainable, .other = -1};
     if (!param->trainable) return TT_OK;
     out->attends = param->reach != TT_REACH_ALWAYS;
-    if (param->reach == TT_REACH_NEVER) out->watched = false;
+    if (param->reach == TT_REACH_NEVER || param->reach == TT_REACH_TOKENS) out->watched = false;
     TT_TRY(find_other(model, param, &out->other));
     if (out->other < 0) return TT_OK;
     out->is_A = strstr(param->name, ".lora_A.") != NULL;

@@ -1,6 +1,6 @@
-/* The reference of an objective is the model as it was before the training. Where a new LoRA adapter is all that trains
- * it is the model with adapters off, which takes no memory. Otherwise it is a copy of the values that train, sharded as
- * they are: a pass of the reference runs with these in the place of the trained ones. */
+/* The reference of an objective is the model as it was before the training. Where a new adapter of LoRA and of rows of
+ * tokens is all that trains it is the model with adapters off, which takes no memory. Otherwise it is a copy of the
+ * values that train, sharded as they are: a pass of the reference runs with these in the place of the trained ones. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -16,7 +16,8 @@ static const tt_param *find_outside_lora(const struct tt_rank *rank)
 {
     for (size_t i = 0; i < rank->model->param_count; i++) {
         const tt_param *param = rank->model->params[i];
-        if ((param->trainable || param->adapter) && strstr(param->name, ".lora_") == NULL) return param;
+        bool removed = strstr(param->name, ".lora_") != NULL || param->rows_of != NULL;
+        if ((param->trainable || param->adapter) && !removed) return param;
     }
     return NULL;
 }

@@ -60,7 +60,6 @@ static const struct {
     {"velora_config", "VeLoRA has a projection beside its matrices"},
     {"kasa_config", "KaSA takes the smallest singular values out of the base weights"},
     {"arrow_config", "Arrow chooses among several adapters for each token"},
-    {"trainable_token_indices", "single rows of embeddings do not train"},
     {"alora_invocation_tokens", "activated LoRA adapts only the tokens from an invocation on"},
 };
 
@@ -99,6 +98,7 @@ static const char *const known_keys[] = {
     "revision",
     "runtime_config",
     "task_type",
+    "trainable_token_indices",
 };
 
 static bool is_nothing(const struct tt_json_value *value)
@@ -264,6 +264,7 @@ tt_status tt_adapter_config_parse(const struct tt_json *json, struct tt_arena *a
     TT_TRY(read_text(json, "layers_pattern", arena, &lora.layers_pattern));
     TT_TRY(read_text(json, "rank_pattern", arena, &lora.rank_pattern));
     TT_TRY(read_text(json, "alpha_pattern", arena, &lora.alpha_pattern));
+    TT_TRY(read_text(json, "trainable_token_indices", arena, &lora.trainable_token_indices));
     *out = lora;
     return TT_OK;
 }

@@ -300,6 +300,8 @@ static tt_status set_lora(struct tt_json_value *object, const struct tt_model *m
     TT_TRY(set(object, "use_rslora", tt_json_new_bool(lora->use_rslora)));
     TT_TRY(set(object, "use_dora", tt_json_new_bool(lora->use_dora)));
     TT_TRY(set(object, "bias", tt_json_new_string(tt_lora_bias_words[lora->bias])));
+    if (lora->trainable_token_indices != NULL)
+        TT_TRY(set_json(object, "trainable_token_indices", lora->trainable_token_indices));
     if (lora->ensure_weight_tying) TT_TRY(set(object, "ensure_weight_tying", tt_json_new_bool(true)));
     return set(object, "init_lora_weights",
                lora->gaussian_init ? tt_json_new_string("gaussian") : tt_json_new_bool(true));

@@ -190,6 +190,31 @@ static void build_vector(struct tt_builder *builder, const struct tt_module *mod
     linear->kind = kind;
 }
 
+/* A gradient reaches rows of an embedding only where their tokens are in the data. */
+void tt_builder_token_rows(struct tt_builder *builder, const struct tt_module *module, tt_param *table,
+                           struct tt_token_rows *rows)
+{
+    *rows = (struct tt_token_rows){0};
+    if (builder->status != TT_OK || module->tokens == NULL) return;
+    int64_t dims[] = {module->token_count, table->dims[1]};
+    tt_param *values = new_param(builder, module, &TT_MODEL_TOKEN_ROWS[1], 2, dims);
+    tt_param *tokens = new_param(builder, module, "token_adapter.token_indices", 1, dims);
+    if (builder->status != TT_OK) return;
+    values->trainable = values->adapter = true;
+    values->weight_decay = TT_DECAY_FULL;
+    values->stored_dtype = TT_F32;
+    values->place = TT_PLACE_EMBEDDING;
+    values->reach = module->kind == TT_MODULE_HEAD || builder->model->facts.tie_word_embeddings
+                        ? TT_REACH_ALWAYS
+                        : TT_REACH_TOKENS;
+    values->init = TT_INIT_ROWS;
+    values->rows_of = table;
+    tokens->stored_dtype = TT_I32;
+    tokens->init = TT_INIT_TOKENS;
+    values->tokens = tokens->tokens = module->tokens;
+    *rows = (struct tt_token_rows){.rows = values, .tokens = tokens};
+}
+
 /* PEFT: A is kaiming_uniform(a = sqrt(5)), which is uniform within 1 / sqrt(in), or normal with deviation 1 / r; B is
  * 0. */
 void tt_builder_lora_init(struct tt_builder *builder, int64_t r, tt_param *lora_A, tt_param *lora_B)

@@ -4,6 +4,7 @@
 
 #include "model/builder.h"
 #include "nn/layer.h"
+#include "nn/token_rows.h"
 
 struct tt_builder {
     struct tt_model *model;
@@ -22,7 +23,8 @@ struct tt_builder {
     size_t param_capacity;
     const struct tt_module *embedding_module;
     tt_param *embedding;
-    bool shares_head; /* embedding and head are one parameter */
+    struct tt_token_rows trained; /* rows of tokens that the embedding has apart */
+    bool shares_head;             /* embedding and head are one parameter */
     tt_status status;
 };
 
@@ -46,6 +48,9 @@ void tt_builder_quantize(struct tt_builder *builder, const struct tt_module *mod
 tt_param *tt_builder_lora(struct tt_builder *builder, const struct tt_module *module, const char *suffix,
                           int64_t rows, int64_t columns, enum tt_param_reach reach);
 void tt_builder_lora_init(struct tt_builder *builder, int64_t r, tt_param *lora_A, tt_param *lora_B);
+/* The rows of tokens of `module` that train apart from its table; none: zeros. */
+void tt_builder_token_rows(struct tt_builder *builder, const struct tt_module *module, tt_param *table,
+                           struct tt_token_rows *rows);
 /* The same as tt_build_linears for one linear that is module `module`; `tied` (or NULL) replaces its weight. */
 void tt_builder_head_linear(struct tt_builder *builder, const struct tt_module *module, int64_t in,
                             int64_t out, tt_param *tied, struct tt_linear_group *group);

@@ -8,6 +8,7 @@
 #include "model/lora.h"
 #include "model/lora_convert.h"
 #include "model/quantization.h"
+#include "model/trained_tokens.h"
 
 static tt_status list_modules(struct tt_builder *builder, const struct tt_model_family *family)
 {
@@ -46,10 +47,10 @@ static tt_status refuse_parameter(const struct tt_module *module)
     return status;
 }
 
-static tt_status refuse_kind(void)
+static tt_status refuse_kind(const char *setting)
 {
     tt_status status =
-        tt_fail(TT_ERR_UNSUPPORTED, "several adapters at a time, and one of them has use_dora");
+        tt_fail(TT_ERR_UNSUPPORTED, "several adapters at a time, and one of them has %s", setting);
     tt_hint("use that adapter alone, or merge it into the base model first (trimtab merge)");
     return status;
 }
@@ -87,13 +88,14 @@ static tt_status add_adapters(struct tt_model *model, const struct tt_model_fami
     tt_status status = TT_OK;
     struct tt_model_options *options = &model->options;
     if (options->more_lora_count == 0) return TT_OK;
-    bool alone = options->lora.use_dora;
+    bool alone = options->lora.use_dora, tokens = options->lora.trainable_token_indices != NULL;
     for (size_t i = 0; i < options->more_lora_count; i++) {
         const struct tt_lora_config *more = &options->more_lora[i];
         alone |= more->use_dora;
+        tokens |= more->trainable_token_indices != NULL;
         if (more->bias != TT_LORA_BIAS_NONE) options->lora.bias = TT_LORA_BIAS_ALL;
     }
-    if (alone) return refuse_kind();
+    if (alone || tokens) return refuse_kind(alone ? "use_dora" : "trainable_token_indices");
     struct tt_module *scratch = tt_calloc(model->modules.count, sizeof *scratch);
     if (scratch == NULL) return TT_ERR_MEMORY;
     for (size_t i = 0; i < options->more_lora_count && status == TT_OK; i++) {
@@ -142,6 +144,7 @@ static tt_status apply_rules(struct tt_model *model, const struct tt_model_famil
         TT_TRY(tt_lora_apply(&model->options.lora, family->default_target_modules, &model->modules));
         TT_TRY(add_adapters(model, family));
         TT_TRY(tie_saved(model));
+        TT_TRY(tt_trained_tokens_apply(model));
     }
     return tt_quantization_apply(&model->options, model->facts.stored_quant != TT_QUANT_NONE,
                                  &model->modules);
@@ -212,6 +215,7 @@ static tt_status keep_strings(struct tt_model *model)
                             &lora->layers_pattern,
                             &lora->rank_pattern,
                             &lora->alpha_pattern,
+                            &lora->trainable_token_indices,
                             &model->options.quant.skip_modules,
                             &model->options.quant.plain_modules};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {

@@ -53,6 +53,8 @@ void tt_build_embedding(struct tt_builder *builder, const char *path, double sca
         tt_builder_param(builder, module, "weight", 2,
                          (int64_t[]){model->facts.vocab_size, model->facts.hidden_size}, TT_INIT_NORMAL);
     if (embedding->table == NULL) return;
+    tt_builder_token_rows(builder, module, embedding->table, &embedding->trained);
+    builder->trained = embedding->trained;
     embedding->scale = (float)scale;
     embedding->norm = (struct tt_norm){.bare = norm_eps > 0, .eps = norm_eps, .offset = 1.0f};
     embedding->inputs = build_inputs(builder, inputs);
@@ -319,6 +321,14 @@ static tt_status check_fp8_head(const struct tt_builder *builder, const struct t
     return status;
 }
 
+/* Those of the embedding, whose table is the head's. */
+static void use_token_rows(struct tt_builder *builder, struct tt_token_rows *rows)
+{
+    *rows = builder->trained;
+    tt_builder_use_param(builder, rows->rows);
+    tt_builder_use_param(builder, rows->tokens);
+}
+
 void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, const char *path,
                    double scale, double soft_cap)
 {
@@ -346,6 +356,10 @@ void tt_build_head(struct tt_builder *builder, const struct tt_norm_spec *norm, 
     if (builder->status != TT_OK) return; /* there is no linear */
     tt_param *weight = head->lm_head.linears[0].weight;
     if (model->facts.new_scores && weight != NULL) weight->init = TT_INIT_NORMAL;
+    if (module->shares_tokens)
+        use_token_rows(builder, &head->trained);
+    else
+        tt_builder_token_rows(builder, module, weight, &head->trained);
     tt_builder_block(builder, &tt_head_block_ops, path, head);
 }
 

@@ -98,7 +98,8 @@ bool tt_model_repeats_table(const struct tt_model *model, const tt_param *param)
 
 size_t tt_model_adapter_part(const char *name)
 {
-    static const char *const ends[] = {".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"};
+    static const char *const ends[] = {".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector",
+                                       TT_MODEL_TOKEN_ROWS};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (tt_ends_with(name, ends[i])) return strlen(ends[i]);
     return 0;
@@ -107,7 +108,7 @@ size_t tt_model_adapter_part(const char *name)
 const char *tt_model_source_name(const struct tt_model *model, const tt_param *param)
 {
     if (tt_model_adapter_part(param->name) > 0) return NULL;
-    if (param->transposed_of != NULL) return NULL;
+    if (param->transposed_of != NULL || param->tokens != NULL) return NULL;
     bool table = is_named(param, model->embedding_name) || tt_model_repeats_table(model, param);
     if (!table) return param->name;
     return model->facts.table_in_head ? model->head_name : model->embedding_name;

@@ -77,7 +77,9 @@ struct tt_layer_facts {
 #define TT_MODEL_EMBEDDING "embed_tokens"
 #define TT_MODEL_HEAD "lm_head"
 #define TT_MODEL_HEAD_NAME TT_MODEL_HEAD ".weight"
-#define TT_MODEL_SCORE "score" /* in its place where a model has labels */
+#define TT_MODEL_TOKEN_ROWS                                                                                  \
+    ".token_adapter.trainable_tokens_delta" /* PEFT's name of trained rows of a module */
+#define TT_MODEL_SCORE "score"              /* in its place where a model has labels */
 
 struct tt_model_family;
 /* The content of config.json. Key names: Hugging Face's. All floors read the members up to `own`; the family keeps the
@@ -148,6 +150,8 @@ struct tt_lora_config {
     const char *layers_pattern;      /* NULL, name or JSON list */
     const char *rank_pattern;        /* NULL or JSON object */
     const char *alpha_pattern;
+    /* NULL, JSON list of ids, or object of such lists by module: rows that train (model/trained_tokens.h) */
+    const char *trainable_token_indices;
     /* embeddings and head that are one table stay one when modules_to_save trains it */
     bool ensure_weight_tying;
     enum tt_lora_bias bias;

@@ -29,6 +29,10 @@ struct tt_module {
     bool plain;      /* set by the build: it is not quantized, unless a folder has it so */
     bool bypassed;   /* set by the build: PEFT does not adapt it; "all linears" leave it out */
     bool quantized;  /* set by model/quantization.c: its weight is stored in the format of the options */
+    /* Set by model/trained_tokens.c: the tokens whose rows train apart, in memory of the model; NULL: none. */
+    const int32_t *tokens;
+    int64_t token_count;
+    bool shares_tokens; /* a head that has those of the embeddings */
     int64_t r;
     double alpha;
     float scaling;

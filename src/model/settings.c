@@ -56,6 +56,10 @@ const struct tt_setting tt_lora_settings[] = {
     {.name = "use_dora", .type = TT_SETTING_BOOL, FIELD(use_dora), .default_text = "false",
      .changes = TT_CHANGES_RESULT_IF_SET, .of = "language", .needs = "use_peft",
      .help = "DoRA: the magnitude of each adapted weight's rows trains apart from their direction."},
+    {.name = "trainable_token_indices", .type = TT_SETTING_JSON, FIELD(trainable_token_indices),
+     .changes = TT_CHANGES_RESULT_IF_SET, .of = "language", .needs = "use_peft",
+     .help = "Ids of tokens whose rows of the embeddings train apart from the table, or an object of such lists by "
+             "module: {\"embed_tokens\": [5], \"lm_head\": [5]}."},
     {.name = "ensure_weight_tying", .type = TT_SETTING_BOOL, FIELD(ensure_weight_tying), .default_text = "false",
      .changes = TT_CHANGES_RESULT_IF_SET, .of = "language", .needs = "use_peft+lora_modules_to_save",
      .help = "Where embeddings and head are one table, lora_modules_to_save with one of them trains that table for "

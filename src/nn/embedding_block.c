@@ -46,7 +46,7 @@ static tt_param *split(const struct tt_block *block)
 {
     const struct tt_embedding_block *embedding = block->impl;
     tt_param *table = embedding->inputs != NULL ? embedding->inputs->table : embedding->table;
-    return table->trainable ? NULL : table;
+    return table->trainable || embedding->trained.rows != NULL ? NULL : table;
 }
 
 static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *record,
@@ -59,6 +59,7 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     (void)x_TD;
     if (saved != NULL) saved->kept_TD = (tt_tensor){0};
     TT_TRY(tt_table_read(pass, embedding->table, tt_table_is_parted(pass, embedding->table, matrix), y_TD));
+    TT_TRY(tt_token_rows_read(&embedding->trained, pass, y_TD));
     if (pass->in.batch->token_count > 0) TT_TRY(finish_rows(embedding, pass, y_TD));
     if (inputs == NULL) return TT_OK;
     bool parted = tt_table_is_parted(pass, inputs->table, matrix);
@@ -82,6 +83,7 @@ static tt_status norm_back(const struct tt_embedding_block *embedding, const str
     struct tt_embedding_forward_args args = {
         .table_VD = embedding->table->value, .ids_T = pass->in.batch->ids_T, .y_TD = rows_TD};
     TT_TRY(tt_embedding_forward(pass->lent.stream, &args));
+    TT_TRY(tt_token_rows_read(&embedding->trained, pass, rows_TD));
     TT_TRY(tt_norm_forward(&embedding->norm, pass, rows_TD, normed_TD, rstd_T, NULL));
     TT_TRY(tt_norm_backward(&embedding->norm, pass, rows_TD, rstd_T, (tt_tensor){0}, dy_TD, NULL));
     tt_workspace_release(workspace, mark);
@@ -93,15 +95,18 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
 {
     const struct tt_embedding_block *embedding = block->impl;
     const struct saved *saved = record;
+    bool trains = embedding->table->trainable || embedding->trained.rows != NULL;
     (void)x_TD;
     (void)dx_TD;
     if (pass->in.batch->token_count == 0) return TT_OK;
     if (embedding->inputs != NULL)
         TT_TRY(tt_layer_inputs_backward(embedding->inputs, pass, saved->kept_TD,
-                                        embedding->table->trainable ? dy_TD : (tt_tensor){0}));
-    if (!embedding->table->trainable) return TT_OK;
+                                        trains ? dy_TD : (tt_tensor){0}));
+    if (!trains) return TT_OK;
     TT_TRY(scale_rows(embedding, pass, dy_TD));
     TT_TRY(norm_back(embedding, pass, dy_TD));
+    TT_TRY(tt_token_rows_read_backward(&embedding->trained, pass, dy_TD));
+    if (!embedding->table->trainable) return TT_OK;
     struct tt_embedding_backward_args args = {
         .dy_TD = dy_TD, .ids_T = pass->in.batch->ids_T, .dtable_VD = embedding->table->grad};
     return tt_embedding_backward(pass->lent.stream, &args);

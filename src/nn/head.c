@@ -93,8 +93,9 @@ static tt_param *split(const struct tt_block *block)
 {
     const struct tt_head *head = block->impl;
     const struct tt_linear *linear = &head->lm_head.linears[0];
-    bool plain = head->ops->splits && linear->r == 0 && linear->bias == NULL && !linear->weight->trainable &&
-                 !tt_param_is_quantized(linear->weight) && !head->norm.weight->trainable;
+    bool plain = head->ops->splits && head->trained.rows == NULL && linear->r == 0 && linear->bias == NULL &&
+                 !linear->weight->trainable && !tt_param_is_quantized(linear->weight) &&
+                 !head->norm.weight->trainable;
     return plain ? linear->weight : NULL;
 }
 

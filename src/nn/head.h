@@ -25,6 +25,7 @@
 #include "nn/block.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
+#include "nn/token_rows.h"
 
 enum {
     TT_HEAD_CHUNK_BYTES_HOST = 64 << 20,
@@ -54,6 +55,7 @@ struct tt_head {
     const struct tt_head_ops *ops;
     struct tt_norm norm;
     struct tt_linear_group lm_head; /* one linear; its weight is the embedding's table when they are tied */
+    struct tt_token_rows trained;   /* rows that train apart from the weight: the embedding's, when tied */
     float soft_cap;                 /* of logits; 0: none */
     float scale; /* of logits before the cap; 0: none. The normed rows are scaled in their place */
 };

@@ -46,6 +46,21 @@ tt_status tt_head_loss(const struct tt_head *head, const struct tt_pass *pass, b
     return tt_cross_entropy(pass->lent.stream, &args);
 }
 
+/* The gradient of a chunk of logits -> that of its rows, and those of what trains in the head. */
+static tt_status multiply_back(const struct tt_head *head, const struct tt_linear_call *call,
+                               tt_tensor dlogits_NV, tt_tensor dh_NR, tt_tensor drows_ND)
+{
+    const struct tt_pass *pass = call->pass;
+    tt_tensor trained_NK;
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    TT_TRY(tt_token_rows_take(&head->trained, pass, call->x_TI, dlogits_NV, &trained_NK));
+    TT_TRY(tt_linear_backward_input(call, dlogits_NV, dh_NR, drows_ND));
+    TT_TRY(tt_token_rows_add(&head->trained, pass, trained_NK, drows_ND));
+    TT_TRY(tt_linear_backward_params(call, dlogits_NV, dh_NR));
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
 /* Normed rows -> loss, hits and entropy, chunk by chunk; with `gradient` also d(rows) and the gradients of the head's
  * trainable weights. */
 static tt_status run_chunks(const struct tt_head *head, const struct tt_pass *pass, tt_tensor n_ND,
@@ -77,10 +92,10 @@ static tt_status run_chunks(const struct tt_head *head, const struct tt_pass *pa
                                       .x_TI = n,
                                       .h_TR = h};
         TT_TRY(tt_linear_forward(&call, logits));
+        TT_TRY(tt_token_rows_logits(&head->trained, pass, n, logits));
         TT_TRY(tt_head_loss(head, pass, gradient, first, count, logits));
         if (!gradient) continue;
-        TT_TRY(tt_linear_backward_input(&call, logits, dh, tt_tensor_rows(drows_ND, first, count)));
-        TT_TRY(tt_linear_backward_params(&call, logits, dh));
+        TT_TRY(multiply_back(head, &call, logits, dh, tt_tensor_rows(drows_ND, first, count)));
     }
     tt_workspace_release(workspace, mark);
     return TT_OK;
@@ -94,7 +109,8 @@ static bool grad_lent(const tt_param *param)
 static bool grads_lent(const struct tt_head *head)
 {
     const struct tt_linear *linear = &head->lm_head.linears[0];
-    return grad_lent(linear->weight) && grad_lent(linear->lora_A) && grad_lent(linear->lora_B);
+    return grad_lent(linear->weight) && grad_lent(linear->lora_A) && grad_lent(linear->lora_B) &&
+           grad_lent(head->trained.rows);
 }
 
 static tt_status forward_logits(const struct tt_head *head, const struct tt_pass *pass, tt_tensor x_TD)
@@ -120,6 +136,7 @@ static tt_status forward_logits(const struct tt_head *head, const struct tt_pass
         TT_TRY(tt_head_logits_in_parts(head, pass, n_ND, logits_NV));
     else
         TT_TRY(tt_linear_forward(&call, logits_NV));
+    TT_TRY(tt_token_rows_logits(&head->trained, pass, n_ND, logits_NV));
     if (head->soft_cap > 0) {
         struct tt_soft_cap_args args = {.x = logits_NV, .cap = head->soft_cap};
         TT_TRY(tt_soft_cap(pass->lent.stream, &args));

@@ -18,6 +18,8 @@ enum tt_init_kind {
     TT_INIT_NORMAL,   /* mean 0, deviation `init_scale` */
     TT_INIT_UNIFORM,  /* [-init_scale, init_scale) */
     TT_INIT_CONSTANT, /* init_scale */
+    TT_INIT_ROWS,     /* those rows of `rows_of` that `tokens` lists */
+    TT_INIT_TOKENS,   /* `tokens` themselves */
     TT_INIT_DERIVED, /* by the kind of its linear's adapter, of weights that are in place (nn/adapter_kind.h) */
 };
 
@@ -25,6 +27,7 @@ enum tt_init_kind {
 enum tt_param_reach {
     TT_REACH_ALWAYS,
     TT_REACH_SCORES, /* through scores of attention alone: only rows that see two keys give a gradient */
+    TT_REACH_TOKENS, /* through single tokens, which the data may lack */
     TT_REACH_NEVER,  /* not at all in this model */
 };
 
@@ -70,6 +73,10 @@ typedef struct tt_param {
     enum tt_param_use use;
     /* NULL, or: this is a copy of that matrix, which was transposed and then coded by its own rows; no file has it */
     const struct tt_param *transposed_of;
+    /* TT_INIT_ROWS: K rows of that table, which train apart from it (nn/token_rows.h). No file of a model has them */
+    struct tt_param *rows_of;
+    /* [K], those of TT_INIT_ROWS and of TT_INIT_TOKENS, which is what passes read of them: i32, in no file. NULL */
+    const int32_t *tokens;
     enum tt_param_reach reach;
     enum tt_init_kind init;
     double init_scale;

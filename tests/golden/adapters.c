@@ -31,6 +31,10 @@ static const struct curve curves[] = {
      "rank_pattern {\"down_proj\":2}"},
     {"bias_lora_only", "qwen2", "0.01", NULL},
     {"bias_all", "qwen2", "0.002", NULL},
+    {"tokens", "llama2", "0.01", NULL},
+    {"tokens_head", "llama2", "0.01", NULL},
+    {"tokens_tied", "gemma3", "0.01", NULL},
+    {"tokens_apart", "gemma2", "0.01", NULL},
 };
 enum { CURVE_COUNT = sizeof curves / sizeof *curves };
 

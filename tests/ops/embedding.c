@@ -234,6 +234,166 @@ static void rows_are_moved(void **state)
     TEST_ISA_CASES("rows", row_cases, check_rows);
 }
 
+struct token_case {
+    int64_t vocab, width, tokens, trained, gap;
+    tt_dtype rows, output;
+};
+
+static const struct token_case token_cases[] = {
+    {9, 33, 40, 4, 1, TT_F32, TT_F32},         {9, 64, 40, 9, 0, TT_F32, TT_BF16},
+    {300, 700, 1500, 37, 3, TT_BF16, TT_BF16}, {5, 16, 300, 1, 0, TT_BF16, TT_F32},
+    {50, 8, 1, 50, 0, TT_F32, TT_F32},         {7, 5, 0, 3, 0, TT_F32, TT_F32},
+};
+
+struct token_problem {
+    const struct token_case *row;
+    struct test_tensor rows, tokens, ids, y, drows, first_drows, logits, columns;
+    int64_t *of; /* by id: the number of the trained row; -1: none */
+    double *exact_drows, *simple_drows;
+};
+
+/* Every token but those of `of` has the row from before; gradients are sums in the order of the tokens. */
+static void check_token_rows(struct test_device *device, int threads, void *context)
+{
+    struct token_problem *p = context;
+    const struct token_case *row = p->row;
+    struct test_tensor y = test_tensor_copy(&p->y), drows = test_tensor_copy(&p->drows);
+    double *before = test_tensor_values(&p->y), *ids = test_tensor_values(&p->ids),
+           *rows = test_tensor_values(&p->rows);
+    TEST_TO_DEVICE(device, &p->rows, &p->tokens, &p->ids, &p->y, &y, &drows);
+    struct tt_put_token_rows_args put = {
+        .rows_KD = p->rows.view, .tokens_K = p->tokens.view, .ids_T = p->ids.view, .y_TD = y.view};
+    struct tt_add_token_rows_args add = {
+        .dy_TD = p->y.view, .tokens_K = p->tokens.view, .ids_T = p->ids.view, .drows_KD = drows.view};
+    test_ok(tt_put_token_rows(device->stream, &put));
+    test_ok(tt_add_token_rows(device->stream, &add));
+    TEST_TO_HOST(device, &p->rows, &p->tokens, &p->ids, &p->y, &y, &drows);
+    test_tensor_check_gaps("y", &y);
+    double *got = test_tensor_values(&y);
+    for (int64_t t = 0; t < row->tokens; t++)
+        for (int64_t d = 0; d < row->width; d++) {
+            int64_t k = p->of[(int64_t)ids[t]], at = t * row->width + d;
+            double want =
+                k < 0 ? before[at] : (double)test_round((float)rows[k * row->width + d], row->output);
+            assert_true(got[at] == want);
+        }
+    test_check_result("drows", drows, threads, p->exact_drows, p->simple_drows, 3, &p->first_drows);
+    free(got), free(before), free(ids), free(rows);
+    test_tensor_free(&y);
+}
+
+/* Columns are put, and taken out again: what remains of them is 0. */
+static void check_token_columns(struct test_device *device, int threads, void *context)
+{
+    struct token_problem *p = context;
+    const struct token_case *row = p->row;
+    struct test_tensor logits = test_tensor_copy(&p->logits), taken = test_tensor_copy(&p->columns);
+    double *before = test_tensor_values(&logits), *columns = test_tensor_values(&p->columns);
+    (void)threads;
+    TEST_TO_DEVICE(device, &p->columns, &p->tokens, &logits);
+    struct tt_put_token_columns_args put = {
+        .x_NK = p->columns.view, .tokens_K = p->tokens.view, .y_NV = logits.view};
+    test_ok(tt_put_token_columns(device->stream, &put));
+    TEST_TO_HOST(device, &p->columns, &p->tokens, &logits);
+    double *after = test_tensor_values(&logits);
+    for (int64_t n = 0; n < row->tokens; n++)
+        for (int64_t v = 0; v < row->vocab; v++) {
+            int64_t at = n * row->vocab + v;
+            assert_true(after[at] == (p->of[v] < 0 ? before[at] : columns[n * row->trained + p->of[v]]));
+        }
+    test_tensor_poison(&taken);
+    TEST_TO_DEVICE(device, &taken, &p->tokens, &logits);
+    struct tt_take_token_columns_args take = {
+        .y_NV = logits.view, .tokens_K = p->tokens.view, .x_NK = taken.view};
+    test_ok(tt_take_token_columns(device->stream, &take));
+    TEST_TO_HOST(device, &taken, &p->tokens, &logits);
+    test_tensor_check_gaps("logits", &logits);
+    test_tensor_check_gaps("columns", &taken);
+    test_tensor_equal("columns", &taken, &p->columns);
+    double *left = test_tensor_values(&logits);
+    for (int64_t n = 0; n < row->tokens; n++)
+        for (int64_t v = 0; v < row->vocab; v++)
+            assert_true(left[n * row->vocab + v] == (p->of[v] < 0 ? before[n * row->vocab + v] : 0));
+    free(before), free(after), free(left), free(columns);
+    test_tensor_free(&logits);
+    test_tensor_free(&taken);
+}
+
+static void sum_token_rows(struct token_problem *p)
+{
+    const struct token_case *row = p->row;
+    double *dy = test_tensor_values(&p->y), *ids = test_tensor_values(&p->ids);
+    p->exact_drows = test_tensor_values(&p->drows);
+    p->simple_drows = test_tensor_values(&p->drows);
+    for (int64_t t = 0; t < row->tokens; t++)
+        for (int64_t d = 0; d < row->width; d++) {
+            int64_t k = p->of[(int64_t)ids[t]], to = k * row->width + d;
+            if (k < 0) continue;
+            p->exact_drows[to] += dy[t * row->width + d];
+            p->simple_drows[to] = (double)((float)p->simple_drows[to] + (float)dy[t * row->width + d]);
+        }
+    free(dy), free(ids);
+}
+
+/* The tokens are every third id from the last one down, and around again: in no order, none twice. */
+static void check_tokens(const void *row_pointer)
+{
+    const struct token_case *row = row_pointer;
+    struct token_problem p = {.row = row};
+    p.rows = test_tensor_random(row->rows, row->trained, row->width, TEST_UNUSED, row->gap, 1, 1);
+    p.ids = test_tensor_make(TT_I32, row->tokens, TEST_UNUSED, TEST_UNUSED, 0);
+    test_tensor_random_index(&p.ids, 2, row->vocab);
+    p.tokens = test_tensor_make(TT_I32, row->trained, TEST_UNUSED, TEST_UNUSED, 0);
+    p.y = test_tensor_random(row->output, row->tokens, row->width, TEST_UNUSED, row->gap, 3, 1);
+    p.drows = test_tensor_random(TT_F32, row->trained, row->width, TEST_UNUSED, row->gap, 4, 1);
+    p.logits = test_tensor_random(row->output, row->tokens, row->vocab, TEST_UNUSED, row->gap, 5, 1);
+    p.columns = test_tensor_random(row->output, row->tokens, row->trained, TEST_UNUSED, row->gap, 6, 1);
+    p.of = calloc((size_t)row->vocab, sizeof *p.of);
+    assert_non_null(p.of);
+    for (int64_t v = 0; v < row->vocab; v++) p.of[v] = -1;
+    for (int64_t k = 0, v = row->vocab - 1, first = row->vocab - 1; k < row->trained; k++) {
+        p.of[v] = k;
+        ((int32_t *)p.tokens.view.data)[k] = (int32_t)v;
+        v -= 3;
+        if (v < 0) v = --first;
+    }
+    sum_token_rows(&p);
+    test_on_each_isa(check_token_rows, &p);
+    test_on_each_isa(check_token_columns, &p);
+    free(p.of), free(p.exact_drows), free(p.simple_drows);
+    struct test_tensor *all[] = {&p.rows,  &p.ids,         &p.tokens, &p.y,
+                                 &p.drows, &p.first_drows, &p.logits, &p.columns};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) test_tensor_free(all[i]);
+}
+
+static void rows_of_tokens_train_apart(void **state)
+{
+    (void)state;
+    TEST_CASES("token rows", token_cases, check_tokens);
+}
+
+static void a_token_that_is_no_column_is_refused(void **state)
+{
+    (void)state;
+    TEST_CPU_ONLY();
+    struct test_device device;
+    test_device_open(&device, "cpu", 1);
+    struct test_tensor y = test_tensor_make(TT_F32, 2, 5, TEST_UNUSED, 0);
+    struct test_tensor x = test_tensor_make(TT_F32, 2, 2, TEST_UNUSED, 0);
+    struct test_tensor tokens = test_tensor_make(TT_I32, 2, TEST_UNUSED, TEST_UNUSED, 0);
+    struct tt_put_token_columns_args put = {.x_NK = x.view, .tokens_K = tokens.view, .y_NV = y.view};
+    struct tt_take_token_columns_args take = {.y_NV = y.view, .tokens_K = tokens.view, .x_NK = x.view};
+    test_tensor_set(&tokens, (const double[]){4, 5});
+    test_refused(tt_put_token_columns(device.stream, &put), TT_ERR_INTERNAL, "entry 1 is 5");
+    test_refused(tt_take_token_columns(device.stream, &take), TT_ERR_INTERNAL, "entry 1 is 5");
+    put.y_NV = tt_tensor_cols(y.view, 0, 1);
+    test_refused(tt_put_token_columns(device.stream, &put), TT_ERR_INTERNAL, "2 columns are named");
+    test_device_close(&device);
+    test_tensor_free(&y);
+    test_tensor_free(&x);
+    test_tensor_free(&tokens);
+}
+
 int main(void)
 {
     int missing = test_device_missing();
@@ -243,6 +403,8 @@ int main(void)
         cmocka_unit_test(sizes_of_real_models),
         cmocka_unit_test(an_id_outside_the_table_is_refused),
         cmocka_unit_test(rows_are_moved),
+        cmocka_unit_test(rows_of_tokens_train_apart),
+        cmocka_unit_test(a_token_that_is_no_column_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

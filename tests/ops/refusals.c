@@ -214,6 +214,17 @@ static void detectors(void **state)
            "focal_loss: 2 anchors with 3 columns in rows of 2 anchors");
 }
 
+static void columns_of_tokens(void **state)
+{
+    (void)state;
+    struct tt_put_token_columns_args put = {matrix(0, TT_F32, 2, 2), vector(1, TT_I32, 2),
+                                            matrix(2, TT_F32, 2, 4)};
+    ((int32_t *)put.tokens_K.data)[0] = 0, ((int32_t *)put.tokens_K.data)[1] = 3;
+    test_ok(tt_put_token_columns(device.stream, &put));
+    REFUSE(tt_put_token_columns, put, args.y_NV.dims[1] = 1,
+           "put_token_columns: 2 columns are named, the matrix has 1");
+}
+
 static void rows_and_elements(void **state)
 {
     (void)state;
@@ -495,10 +506,19 @@ static void groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(attention),         cmocka_unit_test(rope),           cmocka_unit_test(images),
-        cmocka_unit_test(detectors),         cmocka_unit_test(norms),          cmocka_unit_test(products),
-        cmocka_unit_test(rows_and_elements), cmocka_unit_test(coded_products), cmocka_unit_test(coded_gates),
-        cmocka_unit_test(devices),           cmocka_unit_test(limits_of_cpus), cmocka_unit_test(groups),
+        cmocka_unit_test(attention),
+        cmocka_unit_test(rope),
+        cmocka_unit_test(images),
+        cmocka_unit_test(detectors),
+        cmocka_unit_test(norms),
+        cmocka_unit_test(products),
+        cmocka_unit_test(columns_of_tokens),
+        cmocka_unit_test(rows_and_elements),
+        cmocka_unit_test(coded_products),
+        cmocka_unit_test(coded_gates),
+        cmocka_unit_test(devices),
+        cmocka_unit_test(limits_of_cpus),
+        cmocka_unit_test(groups),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

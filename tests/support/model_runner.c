@@ -201,7 +201,9 @@ void tt_runner_load(struct tt_model_runner *runner, const char *folder, const ch
     for (size_t i = 0; i < runner->model->param_count; i++) {
         const tt_param *param = runner->model->params[i];
         const char *source = tt_model_source_name(runner->model, param);
-        if (param->adapter && adapter_file != NULL) {
+        if (param->init == TT_INIT_TOKENS) {
+            memcpy(param->value.data, param->tokens, (size_t)param->dims[0] * sizeof *param->tokens);
+        } else if (param->adapter && adapter_file != NULL) {
             load_adapter_param(adapter_file, param);
             adapter_count++;
         } else if (source != NULL && tt_param_is_quantized(param)) {

@@ -101,6 +101,77 @@ tt_status tt_cpu_scatter_rows(struct tt_stream *stream, const struct tt_scatter_
     return TT_OK;
 }
 
+/* The number of the token with this id; -1: it is none of them. */
+static int64_t find_token(const tt_tensor *tokens, int32_t id)
+{
+    const int32_t *token = tokens->data;
+    for (int64_t k = 0; k < tokens->dims[0]; k++)
+        if (token[k] == id) return k;
+    return -1;
+}
+
+tt_status tt_cpu_put_token_rows(struct tt_stream *stream, const struct tt_put_token_rows_args *args)
+{
+    const tt_tensor *rows = &args->rows_KD, *y = &args->y_TD;
+    int64_t tokens = y->dims[0], width = y->dims[1];
+    const int32_t *ids = args->ids_T.data;
+    void (*convert_row)(void *, tt_dtype, const void *, tt_dtype, int64_t) = TT_BEST(stream, convert_row);
+    int threads = tt_cpu_threads(stream, tokens * rows->dims[0]);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t t = 0; t < tokens; t++) {
+        int64_t k = find_token(&args->tokens_K, ids[t]);
+        if (k >= 0) convert_row(row_of(y, t), y->dtype, row_of(rows, k), rows->dtype, width);
+    }
+    return TT_OK;
+}
+
+/* Threads share the trained rows: one thread adds up all of a row, in order of t. */
+tt_status tt_cpu_add_token_rows(struct tt_stream *stream, const struct tt_add_token_rows_args *args)
+{
+    const tt_tensor *dy = &args->dy_TD, *drows = &args->drows_KD;
+    int64_t tokens = dy->dims[0], width = dy->dims[1], count = drows->dims[0];
+    const int32_t *ids = args->ids_T.data, *token = args->tokens_K.data;
+    void (*add_row)(float *, const void *, bool, int64_t, int64_t) = TT_BEST(stream, add_row);
+    int threads = tt_cpu_threads(stream, tokens * count);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t k = 0; k < count; k++)
+        for (int64_t t = 0; t < tokens; t++)
+            if (ids[t] == token[k])
+                add_row((float *)row_of(drows, k), row_of(dy, t), dy->dtype == TT_BF16, 0, width);
+    return TT_OK;
+}
+
+/* Values move between columns of y and those of x, as whole words of either type. */
+static tt_status move_columns(struct tt_stream *stream, const char *op, const tt_tensor *y,
+                              const tt_tensor *tokens, const tt_tensor *x, bool take)
+{
+    TT_TRY(check_ids(op, tokens, y->dims[1], TT_ERR_INTERNAL));
+    int64_t rows = y->dims[0], count = x->dims[1];
+    size_t bytes = tt_dtype_bytes(y->dtype);
+    const int32_t *token = tokens->data;
+    int threads = tt_cpu_threads(stream, rows * count);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (int64_t n = 0; n < rows; n++) {
+        char *whole = row_of(y, n), *part = row_of(x, n);
+        for (int64_t k = 0; k < count; k++) {
+            char *at = whole + (size_t)token[k] * bytes, *own = part + (size_t)k * bytes;
+            memcpy(take ? own : at, take ? at : own, bytes);
+            if (take) memset(at, 0, bytes);
+        }
+    }
+    return TT_OK;
+}
+
+tt_status tt_cpu_put_token_columns(struct tt_stream *stream, const struct tt_put_token_columns_args *args)
+{
+    return move_columns(stream, "put_token_columns", &args->y_NV, &args->tokens_K, &args->x_NK, false);
+}
+
+tt_status tt_cpu_take_token_columns(struct tt_stream *stream, const struct tt_take_token_columns_args *args)
+{
+    return move_columns(stream, "take_token_columns", &args->y_NV, &args->tokens_K, &args->x_NK, true);
+}
+
 #else
 
 static void TT_PASS(convert_row)(void *to, tt_dtype to_dtype, const void *from, tt_dtype from_dtype,

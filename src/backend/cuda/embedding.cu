@@ -201,6 +201,90 @@ __global__ void __launch_bounds__(THREADS)
     store(dtable.at(id, col), out);
 }
 
+/* The thread block of token t copies the row of its id, if that is one of the tokens. */
+template <typename X, typename Y>
+__global__ void __launch_bounds__(THREADS) put_tokens(view<Y> y, view<const X> rows, const int32_t *tokens,
+                                                      int64_t count, const int32_t *ids, int64_t width)
+{
+    __shared__ int64_t found;
+    int64_t t = blockIdx.x;
+    int32_t id = ids[t];
+    if (threadIdx.x == 0) found = -1;
+    __syncthreads();
+    for (int64_t k = threadIdx.x; k < count; k += THREADS)
+        if (tokens[k] == id) found = k;
+    __syncthreads();
+    if (found < 0) return;
+    for (int64_t d = threadIdx.x; d < width; d += THREADS) {
+        float p[1];
+        vec<Y, 1> out;
+        widen(load<X, 1>(rows.at(found, d)), p);
+        narrow(out, p);
+        store(y.at(t, d), out);
+    }
+}
+
+/* One thread block per token and strip of columns: it adds all occurrences, in order. */
+template <typename T>
+__global__ void __launch_bounds__(THREADS)
+    add_tokens(view<float> drows, view<const T> dy, const int32_t *tokens, const int32_t *ids, int64_t count,
+               int64_t width)
+{
+    __shared__ bool here[THREADS];
+    int64_t k = blockIdx.x, col = (int64_t)blockIdx.y * THREADS + threadIdx.x;
+    int32_t token = tokens[k];
+    bool inside = col < width;
+    float sum = inside ? *drows.at(k, col) : 0.0f;
+    for (int64_t base = 0; base < count; base += THREADS) {
+        int64_t t = base + threadIdx.x;
+        bool mine = t < count && ids[t] == token;
+        here[threadIdx.x] = mine;
+        if (!__syncthreads_or(mine)) continue;
+        for (int i = 0; i < THREADS && inside; i++) {
+            if (!here[i]) continue;
+            float p[1];
+            widen(load<T, 1>(dy.at(base + i, col)), p);
+            sum += p[0];
+        }
+        __syncthreads(); /* others may still read `here` */
+    }
+    if (inside) *drows.at(k, col) = sum;
+}
+
+/* Values move between columns of y and those of x. */
+template <typename T>
+__global__ void __launch_bounds__(THREADS)
+    move_columns(view<T> y, const int32_t *tokens, view<T> x, int64_t rows, int64_t count, bool take)
+{
+    int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (at >= rows * count) return;
+    int64_t n = at / count, k = at % count;
+    T *whole = y.at(n, tokens[k]), *own = x.at(n, k);
+    if (!take) {
+        *whole = *own;
+        return;
+    }
+    const float zero[1] = {};
+    vec<T, 1> nothing;
+    narrow(nothing, zero);
+    *own = *whole;
+    store(whole, nothing);
+}
+
+tt_status columns_typed(struct tt_stream *stream, const char *name, const tt_tensor &y,
+                        const tt_tensor &tokens, const tt_tensor &x, bool take)
+{
+    int64_t all = x.dims[0] * x.dims[1];
+    if (all == 0) return TT_OK;
+    return with_type(y.dtype, [&](auto t) {
+        move_columns<decltype(t)>
+            <<<(unsigned)((all + THREADS - 1) / THREADS), THREADS, 0, tt_cuda_handle(stream)>>>(
+                view_of<decltype(t)>(y), static_cast<const int32_t *>(tokens.data), view_of<decltype(t)>(x),
+                x.dims[0], x.dims[1], take);
+        return tt_cuda_launched(stream, name, &y);
+    });
+}
+
 template <typename T, int W>
 void launch_add(struct tt_stream *stream, const struct tt_embedding_backward_args *args,
                 const struct occurrences &o)
@@ -320,4 +404,47 @@ extern "C" tt_status tt_cuda_gather_rows(struct tt_stream *stream, const struct 
 extern "C" tt_status tt_cuda_scatter_rows(struct tt_stream *stream, const struct tt_scatter_rows_args *args)
 {
     return with_type(args->y_TD.dtype, [&](auto t) { return scatter_typed<decltype(t)>(stream, args); });
+}
+
+extern "C" tt_status tt_cuda_put_token_rows(struct tt_stream *stream,
+                                            const struct tt_put_token_rows_args *args)
+{
+    const tt_tensor &rows = args->rows_KD, &y = args->y_TD;
+    if (y.dims[0] == 0 || rows.dims[0] == 0) return TT_OK;
+    return with_type(rows.dtype, [&](auto x) {
+        return with_type(y.dtype, [&](auto t) {
+            put_tokens<decltype(x), decltype(t)><<<(unsigned)y.dims[0], THREADS, 0, tt_cuda_handle(stream)>>>(
+                view_of<decltype(t)>(y), view_of<const decltype(x)>(rows),
+                static_cast<const int32_t *>(args->tokens_K.data), rows.dims[0],
+                static_cast<const int32_t *>(args->ids_T.data), y.dims[1]);
+            return tt_cuda_launched(stream, "put_token_rows", &args->y_TD);
+        });
+    });
+}
+
+extern "C" tt_status tt_cuda_add_token_rows(struct tt_stream *stream,
+                                            const struct tt_add_token_rows_args *args)
+{
+    const tt_tensor &dy = args->dy_TD, &drows = args->drows_KD;
+    if (dy.dims[0] == 0 || drows.dims[0] == 0 || dy.dims[1] == 0) return TT_OK;
+    dim3 blocks((unsigned)drows.dims[0], (unsigned)((dy.dims[1] + THREADS - 1) / THREADS));
+    return with_type(dy.dtype, [&](auto t) {
+        add_tokens<decltype(t)><<<blocks, THREADS, 0, tt_cuda_handle(stream)>>>(
+            view_of<float>(drows), view_of<const decltype(t)>(dy),
+            static_cast<const int32_t *>(args->tokens_K.data), static_cast<const int32_t *>(args->ids_T.data),
+            dy.dims[0], dy.dims[1]);
+        return tt_cuda_launched(stream, "add_token_rows", &args->drows_KD);
+    });
+}
+
+extern "C" tt_status tt_cuda_put_token_columns(struct tt_stream *stream,
+                                               const struct tt_put_token_columns_args *args)
+{
+    return columns_typed(stream, "put_token_columns", args->y_NV, args->tokens_K, args->x_NK, false);
+}
+
+extern "C" tt_status tt_cuda_take_token_columns(struct tt_stream *stream,
+                                                const struct tt_take_token_columns_args *args)
+{
+    return columns_typed(stream, "take_token_columns", args->y_NV, args->tokens_K, args->x_NK, true);
 }

@@ -72,3 +72,66 @@ tt_status tt_scatter_rows(struct tt_stream *stream, const struct tt_scatter_rows
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_scatter_rows(stream, args);
 }
+
+/* `rows` [K, D] of the tokens, `whole` [T, D] of the ids. */
+static void check_token_rows(struct tt_check *check, tt_tensor ids, tt_tensor tokens, const char *rows_name,
+                             tt_tensor rows, const char *whole_name, tt_tensor whole)
+{
+    tt_check_tensor(check, rows_name, rows, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(check, "ids", ids, TT_TYPES_I32, 1, 1);
+    if (check->status != TT_OK) return;
+    tt_check_shape(check, "tokens", tokens, TT_TYPES_I32, 1, TT_DIMS(rows.dims[0]));
+    tt_check_shape(check, whole_name, whole, TT_TYPES_REAL, 2, TT_DIMS(ids.dims[0], rows.dims[1]));
+    tt_check_apart(check, whole_name, whole, rows_name, rows);
+}
+
+tt_status tt_put_token_rows(struct tt_stream *stream, const struct tt_put_token_rows_args *args)
+{
+    struct tt_check check = {.op = "put_token_rows"};
+    check_token_rows(&check, args->ids_T, args->tokens_K, "rows", args->rows_KD, "y", args->y_TD);
+    tt_check_apart(&check, "y", args->y_TD, "tokens", args->tokens_K);
+    tt_check_apart(&check, "y", args->y_TD, "ids", args->ids_T);
+    if (check.status != TT_OK) return check.status;
+    return tt_dispatch_put_token_rows(stream, args);
+}
+
+tt_status tt_add_token_rows(struct tt_stream *stream, const struct tt_add_token_rows_args *args)
+{
+    struct tt_check check = {.op = "add_token_rows"};
+    check_token_rows(&check, args->ids_T, args->tokens_K, "drows", args->drows_KD, "dy", args->dy_TD);
+    tt_check_type(&check, "drows", args->drows_KD, TT_F32);
+    tt_check_apart(&check, "drows", args->drows_KD, "tokens", args->tokens_K);
+    tt_check_apart(&check, "drows", args->drows_KD, "ids", args->ids_T);
+    if (check.status != TT_OK) return check.status;
+    return tt_dispatch_add_token_rows(stream, args);
+}
+
+static void check_token_columns(struct tt_check *check, tt_tensor y, tt_tensor tokens, tt_tensor x)
+{
+    tt_check_tensor(check, "y", y, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(check, "tokens", tokens, TT_TYPES_I32, 1, 1);
+    if (check->status != TT_OK) return;
+    tt_check_that(check, tokens.dims[0] <= y.dims[1], "%lld columns are named, the matrix has %lld",
+                  (long long)tokens.dims[0], (long long)y.dims[1]);
+    tt_check_shape(check, "x", x, TT_TYPES_REAL, 2, TT_DIMS(y.dims[0], tokens.dims[0]));
+    tt_check_type(check, "x", x, y.dtype);
+    tt_check_apart(check, "y", y, "x", x);
+    tt_check_apart(check, "y", y, "tokens", tokens);
+    tt_check_apart(check, "x", x, "tokens", tokens);
+}
+
+tt_status tt_put_token_columns(struct tt_stream *stream, const struct tt_put_token_columns_args *args)
+{
+    struct tt_check check = {.op = "put_token_columns"};
+    check_token_columns(&check, args->y_NV, args->tokens_K, args->x_NK);
+    if (check.status != TT_OK) return check.status;
+    return tt_dispatch_put_token_columns(stream, args);
+}
+
+tt_status tt_take_token_columns(struct tt_stream *stream, const struct tt_take_token_columns_args *args)
+{
+    struct tt_check check = {.op = "take_token_columns"};
+    check_token_columns(&check, args->y_NV, args->tokens_K, args->x_NK);
+    if (check.status != TT_OK) return check.status;
+    return tt_dispatch_take_token_columns(stream, args);
+}

@@ -44,4 +44,41 @@ struct tt_scatter_rows_args {
 };
 TT_MUST_USE tt_status tt_scatter_rows(struct tt_stream *stream, const struct tt_scatter_rows_args *args);
 
+/* Rows of a table that train apart from it: those of the ids tokens_K, in any order, none twice (PEFT's
+ * TrainableTokensLayer, tuners/trainable_tokens/layer.py, 0.21.2: the table with these rows in the place of its own).
+ * y[t] = rows[k] where ids[t] = tokens[k]; other rows of y stay as they are. */
+struct tt_put_token_rows_args {
+    tt_tensor rows_KD;  /* f32 | bf16 */
+    tt_tensor tokens_K; /* i32 */
+    tt_tensor ids_T;    /* i32 */
+    tt_tensor y_TD;     /* f32 | bf16 */
+};
+TT_MUST_USE tt_status tt_put_token_rows(struct tt_stream *stream, const struct tt_put_token_rows_args *args);
+
+/* drows[k] += dy[t] where ids[t] = tokens[k] */
+struct tt_add_token_rows_args {
+    tt_tensor dy_TD; /* f32 | bf16 */
+    tt_tensor tokens_K, ids_T;
+    tt_tensor drows_KD; /* f32, accumulated into, in order of t for any number of threads */
+};
+TT_MUST_USE tt_status tt_add_token_rows(struct tt_stream *stream, const struct tt_add_token_rows_args *args);
+
+/* y[n, tokens[k]] = x[n, k]. A token that is no column of y is TT_ERR_INTERNAL on the cpu and undefined elsewhere. */
+struct tt_put_token_columns_args {
+    tt_tensor x_NK;     /* y's type */
+    tt_tensor tokens_K; /* i32 */
+    tt_tensor y_NV;     /* f32 | bf16 */
+};
+TT_MUST_USE tt_status tt_put_token_columns(struct tt_stream *stream,
+                                           const struct tt_put_token_columns_args *args);
+
+/* x[n, k] = y[n, tokens[k]], which becomes 0 */
+struct tt_take_token_columns_args {
+    tt_tensor y_NV;     /* f32 | bf16 */
+    tt_tensor tokens_K; /* i32 */
+    tt_tensor x_NK;     /* y's type */
+};
+TT_MUST_USE tt_status tt_take_token_columns(struct tt_stream *stream,
+                                            const struct tt_take_token_columns_args *args);
+
 #endif

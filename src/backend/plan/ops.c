@@ -198,18 +198,6 @@ static tt_status plan_attention_decode(struct tt_stream *stream, const struct tt
     return moves(stream, 2.0 * rows * keys * row_bytes + 2.0 * size(args->q_THE));
 }
 
-static tt_status plan_embedding_forward(struct tt_stream *stream,
-                                        const struct tt_embedding_forward_args *args)
-{
-    return moves(stream, 2.0 * size(args->y_TD));
-}
-
-static tt_status plan_embedding_backward(struct tt_stream *stream,
-                                         const struct tt_embedding_backward_args *args)
-{
-    return moves(stream, 5.0 * size(args->dy_TD));
-}
-
 /* Bytes of rows in FP8 that an operation makes of its result; a host reads the result again. */
 static double rounding(const struct tt_stream *stream, tt_tensor result, tt_tensor codes)
 {
@@ -387,16 +375,6 @@ static tt_status plan_soft_cap(struct tt_stream *stream, const struct tt_soft_ca
 static tt_status plan_cast(struct tt_stream *stream, const struct tt_cast_args *args)
 {
     return moves(stream, size(args->x) + size(args->y));
-}
-
-static tt_status plan_gather_rows(struct tt_stream *stream, const struct tt_gather_rows_args *args)
-{
-    return moves(stream, 2.0 * size(args->y_ND));
-}
-
-static tt_status plan_scatter_rows(struct tt_stream *stream, const struct tt_scatter_rows_args *args)
-{
-    return moves(stream, size(args->x_ND) * 2.0 + (args->keep ? 0.0 : size(args->y_TD)));
 }
 
 static tt_status plan_cross_entropy(struct tt_stream *stream, const struct tt_cross_entropy_args *args)

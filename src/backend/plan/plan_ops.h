@@ -24,6 +24,18 @@ struct tt_plan_clock {
 
 extern const struct tt_op_table tt_plan_op_table;
 
+/* The ops of plan/rows.c. */
+#define OP(name) tt_status plan_##name(struct tt_stream *stream, const struct tt_##name##_args *args);
+OP(embedding_forward)
+OP(embedding_backward)
+OP(put_token_rows)
+OP(add_token_rows)
+OP(put_token_columns)
+OP(take_token_columns)
+OP(gather_rows)
+OP(scatter_rows)
+#undef OP
+
 /* The ops of plan/sequences.c. */
 #define OP(name) tt_status plan_##name(struct tt_stream *stream, const struct tt_##name##_args *args);
 OP(conv1d_forward)

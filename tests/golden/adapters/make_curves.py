@@ -27,6 +27,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 from make_models import LINEARS, reference_curve, save_adapter  # noqa: E402
 
+# In the rows of every family, and in no order.
+TOKENS = [217, 48, 107, 9]
 # base, LoraConfig, learning rate, merged tensors
 CURVES = {
     "dora": ("llama2", {"r": 4, "lora_alpha": 8, "target_modules": LINEARS, "use_dora": True}, 1e-2,
@@ -41,6 +43,17 @@ CURVES = {
                        ["layers.0.self_attn.q_proj.bias"]),
     "bias_all": ("qwen2", {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "up_proj"], "bias": "all"}, 2e-3,
                  ["layers.1.self_attn.k_proj.bias", "layers.0.self_attn.v_proj.bias"]),
+    # rows of tokens: of the embeddings; of both tables, each its own; of one table for both; of one table, but each its own
+    "tokens": ("llama2", {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "v_proj"],
+                          "trainable_token_indices": TOKENS}, 1e-2, ["layers.0.self_attn.q_proj.weight"]),
+    "tokens_head": ("llama2", {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "v_proj"],
+                               "trainable_token_indices": {"embed_tokens": TOKENS[:2], "lm_head": TOKENS[1:]}}, 1e-2,
+                    ["lm_head.weight"]),
+    "tokens_tied": ("gemma3", {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "v_proj"],
+                               "trainable_token_indices": TOKENS}, 1e-2, ["embed_tokens.weight"]),
+    "tokens_apart": ("gemma2", {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "v_proj"],
+                                "trainable_token_indices": {"embed_tokens": TOKENS[:3], "lm_head": TOKENS[2:]}}, 1e-2,
+                     ["layers.0.self_attn.q_proj.weight"]),
 }
 
 
@@ -58,6 +71,8 @@ def make_init(family, lora, seed):
                 param.normal_(0.0, 0.05)
             elif "lora_magnitude_vector" in name:
                 param.mul_(1.0 + 0.1 * torch.randn(param.shape))
+            elif "trainable_tokens_delta" in name:
+                param.add_(0.1 * param.std() * torch.randn(param.shape))
     save_adapter(model, "adapter_init")
 
 
@@ -85,9 +100,10 @@ def make_curve(name, seed):
     text = Path("train_reference.json").read_text()
     Path("train_reference.json").write_text(text.replace("{\n", '{\n "base": "%s",\n' % family, 1))
     assert json.loads(Path("train_reference.json").read_text()) == {"base": family, **reference}
-    model = PeftModel.from_pretrained(base_of(family), "adapter_final").merge_and_unload().model
+    model = PeftModel.from_pretrained(base_of(family), "adapter_final").merge_and_unload()
     tensors = dict(model.named_parameters())
-    save_file({f"model.{key}": tensors[key].detach().clone() for key in merged}, "merged.safetensors")
+    names = [key if key in tensors else f"model.{key}" for key in merged]
+    save_file({name: tensors[name].detach().clone() for name in names}, "merged.safetensors")
     for adapter in ("adapter_init", "adapter_final"):
         clean_config(adapter, family)
 

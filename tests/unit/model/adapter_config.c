@@ -80,7 +80,7 @@ static void unsupported_values_are_refused(void **state)
         {"{\"peft_type\": \"LORA\", \"bias\": \"some\"}", TT_ERR_DATA},
         {"{\"peft_type\": \"LORA\", \"lora_bias\": true}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"layer_replication\": [[0, 2]]}", TT_ERR_UNSUPPORTED},
-        {"{\"peft_type\": \"LORA\", \"trainable_token_indices\": [1]}", TT_ERR_UNSUPPORTED},
+        {"{\"peft_type\": \"LORA\", \"alora_invocation_tokens\": [1]}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"task_type\": \"TOKEN_CLS\"}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"init_lora_weights\": \"pissa\"}", TT_ERR_UNSUPPORTED},
         {"{\"peft_type\": \"LORA\", \"init_lora_weights\": 3}", TT_ERR_UNSUPPORTED},

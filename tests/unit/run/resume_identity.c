@@ -217,6 +217,7 @@ static const struct change language[] = {
     {"use_dora", "true", NULL, NULL},
     {"bias", "all", NULL, NULL},
     {"ensure_weight_tying", "true", NULL, NULL},
+    {"trainable_token_indices", "[5]", NULL, NULL},
     {"lora_target_modules", "o_proj", NULL, NULL},
     {"target_parameters", "[\"experts.down_proj\"]", NULL, NULL},
     {"exclude_modules", "o_proj", NULL, NULL},
