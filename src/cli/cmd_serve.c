@@ -42,19 +42,24 @@ static tt_status serve(struct tt_cli *cli, const struct tt_serve_call *command,
 {
     static const struct timespec pause = {.tv_nsec = 50000000};
     struct tt_server *server = NULL;
-    char line[300];
+    char address[100], line[300];
     bool v6 = strchr(command->host, ':') != NULL;
     TT_TRY(tt_serve_open(config, &server));
     if (!tt_host_is_loopback(command->host))
         tt_warn("%s is open to everybody who can reach this machine: there is no %s", command->host,
                 config->keys != NULL ? "encryption, which keys need" : "key and no encryption");
-    snprintf(line, sizeof line, "serving '%.100s' at http://%s%.60s%s:%d/v1",
-             config->adapter_count > 0 ? config->adapter_names[0] : config->model_name, v6 ? "[" : "",
-             command->host, v6 ? "]" : "", tt_serve_port(server));
+    snprintf(address, sizeof address, "http://%s%.60s%s:%d", v6 ? "[" : "", command->host, v6 ? "]" : "",
+             tt_serve_port(server));
+    snprintf(line, sizeof line, "serving '%.100s' at %s/v1",
+             config->adapter_count > 0 ? config->adapter_names[0] : config->model_name, address);
     tt_signals_announce(command->drain_seconds > 0
                             ? "stopping: requests that run may end, new ones are refused"
                             : "stopping: requests that run end now");
     tt_report_line(cli->report, line);
+    if (config->page != NULL) {
+        snprintf(line, sizeof line, "a page to talk to it: %s/", address);
+        tt_report_line(cli->report, line);
+    }
     while (atomic_load(&cli->cancel->requests) == 0 && !tt_serve_has_failed(server)) nanosleep(&pause, NULL);
     if (command->drain_seconds > 0) drain(server, command->drain_seconds);
     return tt_serve_close(server);
@@ -74,7 +79,8 @@ struct serving {
     struct tt_cli *cli;
     const struct tt_serve_call *command;
     const char *name;
-    struct tt_keys *keys; /* NULL: none */
+    struct tt_keys *keys;      /* NULL: none */
+    struct tt_chat_page *page; /* NULL: none */
 };
 
 static tt_status serve_named(const struct serving *serving, struct tt_talk *talk, char *const *adapters)
@@ -95,6 +101,7 @@ static tt_status serve_named(const struct serving *serving, struct tt_talk *talk
         .waiting = command->waiting,
         .per_client = command->per_client,
         .keys = serving->keys,
+        .page = serving->page,
         .http = http_config(command),
     };
     return serve(serving->cli, command, &config);
@@ -143,11 +150,14 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     char *name = make_name(path != NULL ? path : model->model_name_or_path, NULL);
     if (name == NULL) return TT_ERR_MEMORY;
     tt_signals_outlive_readers();
-    struct serving serving = {cli, command, name, NULL};
+    struct tt_chat_page page = {0};
+    struct serving serving = {cli, command, name, NULL, command->chat_page ? &page : NULL};
     tt_status status =
         command->api_key_file != NULL ? tt_keys_read(command->api_key_file, &serving.keys) : TT_OK;
+    if (status == TT_OK && command->chat_page) status = tt_chat_page_init(&page);
     if (status == TT_OK)
         status = tt_talk_call_run(&command->call, cli->cancel, command->slots, begin, lead, &serving);
+    tt_chat_page_deinit(&page);
     tt_keys_destroy(serving.keys);
     tt_free(name);
     return status;

@@ -41,6 +41,8 @@ static const struct tt_setting rows[] = {
     {.name = "api_key_file", .type = TT_SETTING_STRING, OWN(api_key_file), .path = TT_PATH_READ,
      .help = "File of keys, one a line, alone or behind the client's name: requests must have one in the header "
              "Authorization, as OpenAI's clients send it. Keys are never printed."},
+    {.name = "chat_page", .type = TT_SETTING_BOOL, OWN(chat_page), .default_text = "true",
+     .help = "A page at the address / to talk to the models in a browser. Keys are asked for there, too."},
     {.name = "max_connections", .type = TT_SETTING_INT, OWN(connections), .default_text = "512", .minimum = 1,
      .maximum = 1 << 16,
      .help = "Connections; for a further one the oldest idle one is closed, of the client that has most of them."},

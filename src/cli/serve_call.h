@@ -11,6 +11,7 @@ struct tt_serve_call {
     const char *api_key_file;
     int64_t port, slots, waiting, per_client, connections;
     size_t request_bytes;
+    bool chat_page;
     double request_seconds, drain_seconds;
 };
 

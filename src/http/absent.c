@@ -68,6 +68,11 @@ void tt_http_origin(const struct tt_http_exchange *exchange, unsigned char origi
     (void)exchange, (void)origin;
 }
 
+void tt_http_set_policy(struct tt_http_exchange *exchange, const char *policy)
+{
+    (void)exchange, (void)policy;
+}
+
 void tt_http_write(struct tt_http_exchange *exchange, const char *data, size_t bytes)
 {
     (void)exchange, (void)data, (void)bytes;

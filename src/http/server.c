@@ -60,7 +60,7 @@ struct tt_http_exchange {
     struct MHD_Connection *connection; /* NULL: gone */
     bool suspended, begun, streams, ended, broken, gone;
     int code;
-    const char *type;
+    const char *type, *policy; /* policy: NULL: none */
     struct tt_str out;
     size_t taken; /* of `out` */
 };
@@ -141,9 +141,10 @@ static ssize_t read_stream(void *context, uint64_t position, char *block, size_t
 }
 
 static enum MHD_Result queue(struct MHD_Connection *connection, int code, const char *type,
-                             struct MHD_Response *response)
+                             const char *policy, struct MHD_Response *response)
 {
     if (response == NULL) return MHD_NO;
+    if (policy != NULL) (void)MHD_add_response_header(response, "Content-Security-Policy", policy);
     (void)MHD_add_response_header(response, "Content-Type", type);
     (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     (void)MHD_add_response_header(response, "Cache-Control", "no-store");
@@ -155,7 +156,7 @@ static enum MHD_Result queue(struct MHD_Connection *connection, int code, const 
 static enum MHD_Result queue_text(struct MHD_Connection *connection, int code, const char *type,
                                   const char *text)
 {
-    return queue(connection, code, type,
+    return queue(connection, code, type, NULL,
                  MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_MUST_COPY));
 }
 
@@ -171,10 +172,10 @@ static enum MHD_Result respond(struct tt_http_exchange *exchange)
         result = suspend(exchange) ? MHD_YES : MHD_NO;
     } else if (exchange->streams) {
         result = queue(
-            connection, exchange->code, exchange->type,
+            connection, exchange->code, exchange->type, exchange->policy,
             MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, exchange, NULL));
     } else {
-        result = queue(connection, exchange->code, exchange->type,
+        result = queue(connection, exchange->code, exchange->type, exchange->policy,
                        MHD_create_response_from_buffer(
                            exchange->out.bytes, (void *)tt_str_text(&exchange->out), MHD_RESPMEM_MUST_COPY));
         tt_str_clear(&exchange->out);
@@ -512,6 +513,13 @@ void tt_http_begin(struct tt_http_exchange *exchange, int code, const char *type
     exchange->type = type;
     exchange->begun = exchange->streams = true;
     wake(exchange);
+    pthread_mutex_unlock(&exchange->lock);
+}
+
+void tt_http_set_policy(struct tt_http_exchange *exchange, const char *policy)
+{
+    pthread_mutex_lock(&exchange->lock);
+    exchange->policy = policy;
     pthread_mutex_unlock(&exchange->lock);
 }
 

@@ -55,6 +55,8 @@ void tt_http_origin(const struct tt_http_exchange *exchange, unsigned char origi
 void tt_http_answer(struct tt_http_exchange *exchange, int code, const char *type, const char *body,
                     size_t bytes);
 void tt_http_begin(struct tt_http_exchange *exchange, int code, const char *type);
+/* The header Content-Security-Policy of the response, before it is given; lent as long as the server is open. */
+void tt_http_set_policy(struct tt_http_exchange *exchange, const char *policy);
 void tt_http_write(struct tt_http_exchange *exchange, const char *data, size_t bytes);
 void tt_http_end(struct tt_http_exchange *exchange);
 /* Bytes written that the connection has not taken. A writer that waits for 0 bounds the memory of a slow client. */

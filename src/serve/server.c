@@ -261,6 +261,21 @@ static void answer_metrics(struct tt_server *server, struct tt_http_exchange *ex
     tt_str_deinit(&text);
 }
 
+static void answer_nothing(struct tt_http_exchange *exchange)
+{
+    tt_serve_refuse(exchange, 404, "invalid_request_error", NULL, NULL,
+                    "there is nothing here: /v1/chat/completions, /v1/completions, /v1/models, /healthz");
+}
+
+static void answer_page(struct tt_server *server, struct tt_http_exchange *exchange, const char *path)
+{
+    (void)path;
+    if (server->config.page != NULL)
+        tt_chat_page_answer(server->config.page, exchange);
+    else
+        answer_nothing(exchange);
+}
+
 typedef void answer_get(struct tt_server *server, struct tt_http_exchange *exchange, const char *path);
 
 /* The addresses of a server. */
@@ -280,6 +295,7 @@ static const struct route {
     {"/tokenizer_info", .get = answer_tokenizer},
     {"/v1/models", .with_name = true, .get = answer_models},
     {"/metrics", .get = answer_metrics},
+    {"/", .get = answer_page, .open = true},
     {"/healthz", .get = answer_probe, .open = true},
     {"/health", .get = answer_probe, .open = true},
     {"/readyz", .get = answer_probe, .open = true},
@@ -323,8 +339,7 @@ static void handle(void *context, struct tt_http_exchange *exchange)
     const struct route *route = find_route(tt_http_path(exchange));
     unsigned char name[TT_ORIGIN_BYTES];
     if (route == NULL) {
-        tt_serve_refuse(exchange, 404, "invalid_request_error", NULL, NULL,
-                        "there is nothing here: /v1/chat/completions, /v1/completions, /v1/models, /healthz");
+        answer_nothing(exchange);
         tt_http_release(exchange);
     } else if (!name_client(server, exchange, name) && !route->open) {
         tt_serve_count_refusal(server->config.metrics, TT_SERVE_NO_KEY);

@@ -1,10 +1,11 @@
-/* The OpenAI-compatible server: /v1/chat/completions, /v1/completions, /v1/models and /healthz. The thread of the HTTP
+/* The OpenAI-compatible server: /v1/chat/completions, /v1/completions, /v1/models and /healthz, and a page to talk to it. The thread of the HTTP
  * server parses requests and queues them; one thread of its own renders, tokenizes and generates, all running requests
  * in one batch. */
 #ifndef TT_SERVE_SERVER_H
 #define TT_SERVE_SERVER_H
 
 #include "http/server.h"
+#include "serve/chat_page.h"
 #include "serve/keys.h"
 #include "serve/serve_metrics.h"
 #include "serve/talk.h"
@@ -23,6 +24,7 @@ struct tt_serve_config {
     int64_t waiting;                    /* requests that wait for a slot; further ones get 429 */
     int64_t per_client; /* answers of one client, running or waiting; further ones get 429; 0: any number */
     const struct tt_keys *keys;       /* lent; NULL: everybody may ask */
+    const struct tt_chat_page *page;  /* lent; NULL: none */
     struct tt_serve_metrics *metrics; /* the server's own */
     struct tt_http_config http;       /* without handler */
 };
