@@ -1,6 +1,6 @@
-/* The OpenAI-compatible server: /v1/chat/completions, /v1/completions, /v1/models and /healthz, and a page to talk to it. The thread of the HTTP
- * server parses requests and queues them; one thread of its own renders, tokenizes and generates, all running requests
- * in one batch. */
+/* The OpenAI-compatible server: /v1/chat/completions, /v1/completions, /v1/models and /healthz, and a page to talk to
+ * it. The thread of the HTTP server parses requests and queues them; one thread of its own renders, tokenizes and
+ * generates, all running requests in one batch. */
 #ifndef TT_SERVE_SERVER_H
 #define TT_SERVE_SERVER_H
 
