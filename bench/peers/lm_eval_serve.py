@@ -52,11 +52,12 @@ def evaluate(model, names, **arguments):
 
 
 def compare(name, served, local):
-    """Of one task: greatest differences of sums and of metrics, and items whose argmax or score differs."""
-    line = {"task": name, "items": len(local["samples"][name]), "sum": 0.0, "argmax": 0, "scores": 0}
+    """Of one task: greatest differences of sums and of metrics, and items whose argmax, text or score differs."""
+    line = {"task": name, "items": len(local["samples"][name]), "sum": 0.0, "argmax": 0, "texts": 0, "scores": 0}
     for one, other in zip(*(sorted(found["samples"][name], key=lambda sample: sample["doc_id"]) for found in (served, local))):
         for said, wanted in zip(one["resps"], other["resps"]):
             if isinstance(wanted[0], str):
+                line["texts"] += said[0] != wanted[0]
                 continue
             line["sum"] = max(line["sum"], abs(float(said[0][0]) - float(wanted[0][0])))
             line["argmax"] += str(said[0][1]) != str(wanted[0][1])
@@ -64,7 +65,7 @@ def compare(name, served, local):
     results = served["results"][name], local["results"][name]
     line["metrics"] = {key: value for key, value in results[0].items() if isinstance(value, float)}
     line["accuracy"] = max(abs(results[0][key] - results[1][key]) for key in line["metrics"] if "perplexity" not in key)
-    return line, line["sum"] < 1e-3 and line["argmax"] == line["scores"] == 0 and line["accuracy"] == 0
+    return line, line["sum"] < 1e-3 and line["argmax"] == line["texts"] == line["scores"] == 0 and line["accuracy"] == 0
 
 
 def compare_tokens(port, model, names):

@@ -14,4 +14,11 @@ sed -i 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 4096/' mo
 "$python" "$root/bench/peers/lm_eval_tasks.py" tasks 6
 "$python" "$root/bench/peers/lm_eval_serve.py" "$trimtab" model tasks --batch 4 >out 2>err || fail "the harness:" "$(cat out; tail -20 err)"
 grep -q '"task": "tokens"' out || fail "no tokens were compared:" "$(cat out)"
+# Conversations.
+cat >model/chat_template.jinja <<'END'
+{% for m in messages %}{{ '<' + m.role + '> ' + m.content + '</s>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant> ' }}{% endif %}
+END
+"$python" "$root/bench/peers/lm_eval_serve.py" "$trimtab" model tasks --batch 4 --chat >out 2>err ||
+    fail "the harness with conversations:" "$(cat out; tail -20 err)"
+grep -q '"task": "copies"' out || fail "no texts were compared:" "$(cat out)"
 finish
