@@ -92,7 +92,8 @@ static void write_folder(struct tt_quant_format format, bool squares, int64_t ro
         struct matrix *m = &matrices[t];
         (void)snprintf(names[t], sizeof names[t], "model.layers.0.mlp.experts.%d.%s_proj.weight", t / PARTS,
                        t % PARTS == 0 ? "gate" : "up");
-        (void)snprintf(scales[t], sizeof scales[t], "%s_scale_inv", names[t]);
+        (void)snprintf(scales[t], sizeof scales[t], "model.layers.0.mlp.experts.%d.%s_proj.weight_scale_inv",
+                       t / PARTS, t % PARTS == 0 ? "gate" : "up");
         make_matrix(m, format, rows, cols, t);
         test_must(tt_quantized_describe(names[t], &m->layout, TT_BF16, TT_U8, &arena, &m->out));
         if (squares) {
