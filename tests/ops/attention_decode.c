@@ -215,7 +215,9 @@ static void check_case(const void *row)
     double *got = test_tensor_values(&p.o);
     /* Scores of hundreds are sums that cancel, whose order decides about a few units in their last place. */
     double absolute = p.row->size > 1 ? 0x1p-18 * p.row->size * p.row->size * p.row->size : 0;
-    test_close_allowing("o", got, exact, simple, count, p.row->dtype, 2, 0, absolute);
+    /* The exponent of a sink far above all scores is large, and powers of 2 round it twice. */
+    double factor = sinks_mean > 10 ? 4 : 2;
+    test_close_allowing("o", got, exact, simple, count, p.row->dtype, factor, 0, absolute);
     test_tensor_check_gaps("o", &p.o);
     struct test_tensor together = test_tensor_copy(&p.o);
     for (int64_t t = 0; t < p.rows; t++) {
