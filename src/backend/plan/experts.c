@@ -1,5 +1,7 @@
-/* The time of ops of mixtures of experts: choice and order of rows by their bytes, products by their FLOPs, at the rate
- * of one product of all rows. Bytes of matrices are those of all experts. */
+/* The time of ops of mixtures of experts: choice and order of rows by their bytes, products by the FLOPs of whole tiles.
+ * Bytes of matrices are those of all experts. */
+#include <math.h>
+
 #include "backend/plan/plan_ops.h"
 
 tt_status plan_route_forward(struct tt_stream *stream, const struct tt_route_forward_args *args)
@@ -55,6 +57,19 @@ static tt_status plan_decoding(struct tt_stream *stream, const struct tt_grouped
     return plan_moves(stream, share * (double)layout->bytes + *numbers);
 }
 
+/* The FLOPs of a grouped product. Those of a GPU come in tiles of 64 rows of an expert and 256 columns: half a tile of
+ * rows is for nothing, and so is what lacks of the last columns. Measured on an H200 with shapes of four mixtures, such
+ * FLOPs run at 602 to 664 TFLOP/s, 0.95 of what dense products make. */
+static double grouped_flops(const struct tt_stream *stream, double experts, double rows, double columns,
+                            double depth)
+{
+    enum { TILE_ROWS = 64, TILE_COLUMNS = 256 };
+    const double share = 0.95;
+    if (stream->device->is_host) return 2.0 * rows * columns * depth;
+    double used = rows < experts ? rows : experts;
+    return 2.0 / share * (rows + used * TILE_ROWS / 2) * ceil(columns / TILE_COLUMNS) * TILE_COLUMNS * depth;
+}
+
 tt_status plan_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm_args *args)
 {
     double rows = (double)args->x_MK.dims[0], columns = (double)args->y_MN.dims[1];
@@ -62,7 +77,9 @@ tt_status plan_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_ge
     double weights = plan_size(args->w_XNK);
     if (args->coded.layout != NULL) TT_TRY(plan_decoding(stream, args, &weights));
     if (!tt_tensor_is_empty(args->h_MR)) depth += (double)args->h_MR.dims[1];
-    tt_plan_spend(stream, 2.0 * rows * columns * depth, stream->device->chip->gemm_flops,
+    double experts = (double)(args->border_X1.dims[0] - 1);
+    tt_plan_spend(stream, grouped_flops(stream, experts, rows, columns, depth),
+                  stream->device->chip->gemm_flops,
                   plan_size(args->x_MK) + weights + plan_size(args->h_MR) + plan_size(args->b_XNR) +
                       plan_size(args->y_MN));
     return TT_OK;
