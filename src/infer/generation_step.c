@@ -545,11 +545,12 @@ static bool has_requests(const struct tt_generation_engine *engine, enum members
     return false;
 }
 
-/* Whether one pass has rows with adapters and rows without one. DoRA scales all rows. */
+/* Whether one pass has rows with adapters and rows without one. DoRA scales all rows, and trained rows of tokens are in
+ * the place of the table's own for all (nn/token_rows.h). */
 static bool runs_together(const struct tt_generation_engine *engine)
 {
     const struct tt_lora_config *lora = &engine->inputs->model_options.lora;
-    return !lora->enabled || !lora->use_dora;
+    return !lora->enabled || (!lora->use_dora && lora->trainable_token_indices == NULL);
 }
 
 /* A pass that one rank needs is run by all: those without requests take part in its transfers. */
