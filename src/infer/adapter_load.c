@@ -25,13 +25,16 @@ static tt_status compare(const struct tt_generation_engine *engine, tt_status ow
     return status;
 }
 
-/* Tokens that were computed with what the place had before are of no use. */
+/* Tokens that were computed with what the place had before are of no use. A request that still has it is one that
+ * nobody waits for, whose end has not come to this rank yet: it ends here, or it would leave such tokens behind. */
 static void forget(struct tt_generation_engine *engine, int place)
 {
     for (int64_t s = 0; s < engine->limits.slots; s++) {
-        if (engine->slots[s].adapter != place || engine->slots[s].request != NULL) continue;
+        struct slot *slot = &engine->slots[s];
+        if (slot->adapter != place) continue;
+        if (slot->request != NULL) tt_generation_finish(engine, slot->request, TT_GENERATION_CANCELLED);
         tt_kv_cache_truncate(engine->rank.cache, s, 0);
-        tt_generation_unlearn(&engine->slots[s], 0);
+        tt_generation_unlearn(slot, 0);
     }
 }
 

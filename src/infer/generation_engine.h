@@ -128,9 +128,9 @@ uint64_t tt_generation_seed(uint64_t seed, uint64_t index);
 
 /* Places for adapters, at least 1 (model options: adapter_places). */
 size_t tt_generation_count_adapters(const struct tt_generation_engine *engine);
-/* Loads the adapter of a folder into a place that no request has; what the place had is gone. *verdict: why the adapter
- * was refused, with the error record of this rank, and the engine goes on. Collective. TT_ERR_UNSUPPORTED in *verdict:
- * no places were reserved. */
+/* Loads the adapter of a folder into a place; what the place had is gone, and requests that run with it are cancelled.
+ * *verdict: why the adapter was refused, with the error record of this rank, and the engine goes on. Collective.
+ * TT_ERR_UNSUPPORTED in *verdict: no places were reserved. */
 TT_MUST_USE tt_status tt_generation_load_adapter(struct tt_generation_engine *engine, const char *folder,
                                                  int place, tt_status *verdict);
 

@@ -103,10 +103,43 @@ static void the_base_has_no_trained_rows(void **state)
     for (int off = 0; off < 2; off++) assert_true(difference(beside[off], alone[off]) < 0.01f);
 }
 
+/* A request that runs when its place is loaded anew, as one whose end is still under way to a rank. */
+static void a_loaded_adapter_takes_over_nothing(void **state)
+{
+    static const struct tt_model_spec model = {
+        .model_name_or_path = GOLDEN "llama3/model", .adapter_places = 2, .adapter_rank = 4};
+    struct tt_inputs inputs;
+    struct tt_generation_engine *engine = open_engine(&model, &inputs);
+    struct tt_generation_request request = make_request();
+    struct tt_generation_progress progress;
+    tt_status verdict;
+    int64_t id;
+    bool busy;
+    (void)state;
+    request.adapter = 1;
+    test_must(tt_generation_load_adapter(engine, GOLDEN "llama3/adapter_final", 1, &verdict));
+    test_must(verdict);
+    test_must(tt_generation_submit(engine, &request, &id));
+    for (int i = 0; i < 3; i++) test_must(tt_generation_step(engine, &busy));
+    test_must(tt_generation_load_adapter(engine, GOLDEN "llama3/adapter_random", 1, &verdict));
+    test_must(verdict);
+    test_must(tt_generation_poll(engine, id, &progress));
+    assert_int_equal(progress.state, TT_GENERATION_CANCELLED);
+    tt_generation_release(engine, id);
+    test_must(tt_generation_submit(engine, &request, &id));
+    run_all(engine);
+    test_must(tt_generation_poll(engine, id, &progress));
+    assert_int_equal(progress.count, NEW);
+    assert_int_equal(progress.prompt_reused, 0);
+    tt_generation_destroy(engine);
+    tt_inputs_close(&inputs);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_base_has_no_trained_rows),
+        cmocka_unit_test(a_loaded_adapter_takes_over_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
