@@ -102,6 +102,13 @@ static tt_status refuse_place(const struct tt_model_linear *linear, int64_t room
     return TT_ERR_UNSUPPORTED;
 }
 
+/* The factor of B, so that the scale of the rank's model makes it that of the adapter; 1 for A. */
+static float factor_of(const struct owner *common, const struct tt_model_linear *own)
+{
+    float mine = own->scaling, all = common->linear.scaling;
+    return !common->is_A && mine > 0 && all > 0 && mine != all ? mine / all : 1.0f;
+}
+
 struct fitting {
     struct reading reading;
     const struct tt_model *common;
@@ -110,13 +117,15 @@ struct fitting {
 static tt_status check_matrix(struct fitting *fitting, const struct tt_model_linear *linear,
                               const tt_param *matrix)
 {
+    static const float most = 0x1.fep127f; /* of bf16 */
     struct owner common;
     TT_TRY(owner_of(fitting->common, matrix->name, &common));
     int64_t room = each_r(&common.linear);
     if (room < linear->r || common.linear.experts != linear->experts) return refuse_place(linear, room);
     TT_TRY(read_param(&fitting->reading, matrix));
+    float factor = factor_of(&common, linear);
     for (int64_t i = 0; i < tt_param_count(matrix); i++)
-        if (!isfinite(fitting->reading.values[i])) {
+        if (!(fabsf(factor * fitting->reading.values[i]) <= most)) {
             tt_fail(TT_ERR_DATA, "'%s' of the adapter has an element that is no finite number", matrix->name);
             tt_hint("it would spoil the answers of other adapters in the same pass: use it alone");
             return TT_ERR_DATA;
@@ -141,7 +150,10 @@ static tt_status check_kind(const struct tt_model *own)
         if (!param->adapter || what != NULL) continue;
         struct owner owner;
         TT_TRY(owner_of(own, param->name, &owner));
-        if (owner.linear.r == 0) what = param->bias ? "trained biases" : "modules_to_save";
+        if (owner.linear.r > 0) continue;
+        what = param->bias             ? "trained biases"
+               : param->tokens != NULL ? "trainable_token_indices"
+                                       : "modules_to_save";
     }
     if (what == NULL) return TT_OK;
     tt_fail(TT_ERR_UNSUPPORTED, "several adapters at a time, and one of them has %s", what);
@@ -188,7 +200,6 @@ static struct corner corner_of(const tt_param *param, const tt_param *matrix, co
                                const struct owner *common, int64_t place)
 {
     int64_t r = each_r(&common->linear), experts = common->linear.experts > 0 ? common->linear.experts : 1;
-    float mine = own->linear.scaling, all = common->linear.scaling;
     struct corner corner = {.experts = 1,
                             .row_count = param->dims[0],
                             .column_count = param->dims[1],
@@ -205,7 +216,7 @@ static struct corner corner_of(const tt_param *param, const tt_param *matrix, co
     }
     corner.column_first = place * r * experts;
     corner.column_count = r * experts;
-    if (mine > 0 && all > 0 && mine != all) corner.factor = mine / all;
+    corner.factor = factor_of(common, &own->linear);
     return corner;
 }
 

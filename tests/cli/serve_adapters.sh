@@ -19,14 +19,16 @@ make small --lora_r 4 --lora_alpha 8 --target_modules all-linear --seed 1
 make wide --lora_r 12 --lora_alpha 48 --target_modules q_proj,v_proj --use_rslora true --seed 2
 make large --lora_r 13 --target_modules q_proj --seed 3
 make dora --lora_r 4 --use_dora true --lora_dropout 0 --seed 4
+make tokens --lora_r 4 --trainable_token_indices '[9]' --lora_dropout 0 --seed 6
 make saved --lora_r 4 --modules_to_save lm_head --seed 5
-cp -r small renamed && cp -r small infinite && cp -r small garbage && cp -r small other
+cp -r small renamed && cp -r small infinite && cp -r small huge && cp -r small garbage && cp -r small other
 printf '{"peft_type": "PREFIX_TUNING"}' >garbage/adapter_config.json
 python3 - <<'END' || fail "making what is refused"
 import json, struct
 data = open("small/adapter_model.safetensors", "rb").read()
 open("renamed/adapter_model.safetensors", "wb").write(data.replace(b"layers.1.self_attn.q_proj", b"layers.7.self_attn.q_proj"))
 open("infinite/adapter_model.safetensors", "wb").write(data[:-4] + struct.pack("<f", float("inf")))
+open("huge/adapter_model.safetensors", "wb").write(data[:-4] + struct.pack("<f", 3e38))  # twice that: alpha 8 of rank 4
 size, = struct.unpack("<Q", data[:8])
 header = json.loads(data[8:8 + size])
 for entry in header.values():

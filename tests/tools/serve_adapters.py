@@ -1,7 +1,7 @@
 """Adapters that are loaded and unloaded while `trimtab serve` runs, with vLLM's members, answers and errors: serve_adapters.py
-TRIMTAB MODEL -- flags. The folders small, wide, large, dora, saved, renamed and infinite are adapters of the model, of which
-only the first two have a place; alone-NAME.json is what each of these, and the base as None, says alone to PROMPTS. Prints
-what fails; exit code 1."""
+TRIMTAB MODEL -- flags. The folders small, wide, large, dora, tokens, saved, renamed, infinite and huge are adapters of the
+model, of which only the first two have a place; alone-NAME.json is what each of these, and the base as None, says alone to
+PROMPTS. Prints what fails; exit code 1."""
 import json
 import os
 import sys
@@ -124,8 +124,9 @@ def test_strangers():
         refused((status, text), 404, "NotFoundError", "No adapter found")
         check(b"root:" not in text, "the answer shows a file:", text)
     check(load(server, "a", "small\0")[0] == 400, "a path with a 0 byte")
-    for path, words in (("large", "rank 13"), ("dora", "use_dora"), ("saved", "modules_to_save"), ("renamed", ""),
-                        ("infinite", "no finite number"), ("garbage", ""), ("other", "")):
+    for path, words in (("large", "rank 13"), ("dora", "use_dora"), ("saved", "modules_to_save"),
+                        ("tokens", "trainable_token_indices"), ("renamed", ""), ("infinite", "no finite number"),
+                        ("huge", "no finite number"), ("garbage", ""), ("other", "")):
         refused(load(server, "a", path), 400, "BadRequestError", words)
     check(names_of(server) == [BASE], "a refused one is listed", names_of(server))
     check(server.ask(LOAD, {"lora_name": "x" * 300, "lora_path": "small"})[0] == 400, "a long name")
