@@ -140,7 +140,8 @@ static bool may_code_gate_up(const struct tt_rank_config *rank)
 static bool may_quantize_experts(const struct tt_rank_config *rank)
 {
     const struct tt_base_quant *quant = &rank->model_options.quant;
-    return quant->type != TT_QUANT_NONE && !quant->experts && rank->model_facts->balance.experts > 0 &&
+    return quant->type != TT_QUANT_NONE && !quant->experts &&
+           tt_model_facts_have_experts(rank->model_facts) &&
            rank->model_facts->stored_experts.type == TT_QUANT_NONE;
 }
 

@@ -71,7 +71,8 @@ static tt_status inspect_weights(const char *path, struct tt_arena *arena, struc
     struct tt_model_folder *folder = NULL;
     *seen = path != NULL;
     bool experts = model->stored_quant != TT_QUANT_NONE || model->stored_experts.type != TT_QUANT_NONE;
-    bool coded = tt_quant_is_compressed(model->stored_quant) || (experts && model->balance.experts > 0);
+    bool coded =
+        tt_quant_is_compressed(model->stored_quant) || (experts && tt_model_facts_have_experts(model));
     if (path == NULL || (!coded && !model->tie_word_embeddings)) return TT_OK;
     tt_status status = tt_model_folder_open(path, false, &folder);
     *seen = status == TT_OK && tt_model_folder_has_weights(folder);

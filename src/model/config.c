@@ -277,6 +277,13 @@ tt_status tt_model_facts_parse_any(const struct tt_json *json, struct tt_model_f
     return status;
 }
 
+bool tt_model_facts_have_experts(const struct tt_model_facts *facts)
+{
+    for (int64_t i = 0; i < facts->num_hidden_layers; i++)
+        if (facts->layers[i].experts) return true;
+    return false;
+}
+
 tt_status tt_model_facts_balance(struct tt_model_facts *facts, double coefficient)
 {
     if (coefficient < 0) return TT_OK;

@@ -238,6 +238,8 @@ TT_MUST_USE tt_status tt_model_facts_of_folder(const struct tt_model_folder *fol
                                                struct tt_model_facts *config);
 /* The same, also of a model whose head gives scores (label_count), which tt_model_facts_parse refuses. */
 TT_MUST_USE tt_status tt_model_facts_parse_any(const struct tt_json *json, struct tt_model_facts *config);
+/* Whether any layer has a mixture of experts. */
+bool tt_model_facts_have_experts(const struct tt_model_facts *facts);
 /* Another coefficient of the loss that balances experts (the setting router_aux_loss_coef); -1: as it is. */
 TT_MUST_USE tt_status tt_model_facts_balance(struct tt_model_facts *facts, double coefficient);
 /* Builds blocks and parameters. A LoRA pattern that matches nothing is TT_ERR_USAGE. */

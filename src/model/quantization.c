@@ -246,7 +246,8 @@ static tt_status inspect_experts(const struct tt_model_folder *folder, struct tt
     bool first = true;
     for (size_t i = 0; i < tt_model_folder_tensor_count(folder); i++) {
         const struct tt_safetensors_entry *entry = tt_model_folder_tensor(folder, i);
-        if (entry->rank != 3) continue;
+        /* a short convolution has [columns, 1, taps] */
+        if (entry->rank != 3 || entry->dims[1] == 1) continue;
         TT_TRY(tt_model_folder_coded(folder, entry, &layout));
         const struct tt_quant_format *format = &layout.format, *all = &facts->stored_experts;
         if (first && layout.bytes > 0) facts->stored_experts = *format;

@@ -45,6 +45,35 @@ for to in nf4 fp8; do
     grep -q "experts.gate_up_proj  *$to " printed || fail "the plan holds experts otherwise:" "$(grep gate_up printed)"
 done
 
+# A folder that has convolutions of three dimensions, too, and a family without a loss that balances experts.
+family() { # NAME, config.json as input: a base, and its folder in codes.
+    mkdir "$1" && cp "$root"/tests/support/tiny_tokenizer/* "$1/" && chmod -R u+w "$1"
+    cat >"$1/config.json"
+    expect 0 "" train --model_name_or_path "$1" --init random --use_peft false --dataset_name train.jsonl --max_steps 1 \
+        --learning_rate 1e-9 --output_dir "base-$1" --report_to none --bf16 true
+    expect 0 "" quantize --model_name_or_path "base-$1" --output_dir "in-$1" --to nf4 --quantize_moe_experts true
+    expect 0 "" plan --model_name_or_path "in-$1" --sequence_length 64 --units true --lora_target_modules q_proj
+    grep -q "experts.gate_up_proj  *nf4 " printed || fail "the plan of $1 holds experts otherwise:" "$(grep gate_up printed)"
+    adapter "of-$1" "in-$1"
+    grep -q 'experts: nf4 as the folder has them' err || fail "$1: experts are not kept:" "$(cat err)"
+    adapter "over-$1" "base-$1" --load_in_4bit true --quantize_moe_experts true
+    cmp "of-$1/adapter_model.safetensors" "over-$1/adapter_model.safetensors" || fail "$1: other adapters"
+}
+family hybrid <<'END'
+{"model_type": "qwen3_next", "architectures": ["Qwen3NextForCausalLM"], "vocab_size": 263, "hidden_size": 64, "head_dim": 16,
+ "intermediate_size": 64, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 32, "num_experts": 4,
+ "num_experts_per_tok": 2, "num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"],
+ "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 16, "linear_value_head_dim": 16,
+ "linear_conv_kernel_dim": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128,
+ "norm_topk_prob": true, "tie_word_embeddings": false, "initializer_range": 0.2}
+END
+family glm <<'END'
+{"model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"], "vocab_size": 263, "hidden_size": 64, "head_dim": 16,
+ "intermediate_size": 64, "moe_intermediate_size": 32, "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2,
+ "num_hidden_layers": 2, "first_k_dense_replace": 1, "num_attention_heads": 4, "num_key_value_heads": 2,
+ "max_position_embeddings": 128, "norm_topk_prob": true, "tie_word_embeddings": false, "initializer_range": 0.2}
+END
+
 # Double quantization, which has an offset for each matrix there, is kept with plain scales.
 expect 0 "" quantize --model_name_or_path base --output_dir nested --to nf4 --bnb_4bit_use_double_quant true \
     --quantize_moe_experts true
