@@ -163,7 +163,9 @@ void tt_share_leave(struct tt_shard_context *context)
     context->latch = NULL;
     struct tt_error record; /* the rank's error, which must survive */
     tt_error_copy(&record);
-    if (tt_stream_synchronize(context->comm_stream) != TT_OK)
+    /* A pull that failed midway has not joined its own copy. */
+    if (tt_stream_synchronize(context->own_stream) != TT_OK ||
+        tt_stream_synchronize(context->comm_stream) != TT_OK)
         tt_debug("a rank frees its shards before its copies have ended: %s", tt_error_last()->message);
     if (latch != NULL)
         tt_latch_leave(latch, LEAVE_SECONDS, NULL, NULL);
