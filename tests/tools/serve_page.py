@@ -189,6 +189,11 @@ def test_edits(browser, server):
     browser.wait("document.body.dataset.running === '0'")
     check([post["model"] for post in browser.posts[posts:]] == [NAMES[1]], "regenerate asks", browser.posts[posts:])
     check(text_of(browser, 0, NAMES[1]) == api(server, NAMES[1], [user("Rome")], tools=TOOLS)["message"]["content"], "regenerate")
+    # The turn with a result asked one model alone; the next message asks all.
+    send(browser, "Bern", 2)
+    last = {post["model"]: [each["role"] for each in post["messages"]] for post in browser.posts[-3:]}
+    check(last == {name: ["user", "assistant", *(["tool", "assistant"] if name == "model" else []), "user"] for name in NAMES},
+          "messages behind a result", last)
 
 
 def test_widths(browser):

@@ -219,9 +219,10 @@ function messagesOf(model, turn) {
   for (const each of turns) {
     const results = resultsOf(answer);
     for (const call of results) messages.push({ role: "tool", tool_call_id: call.id, name: call.function.name, content: call.result });
+    const asks = each.text !== "" || results.length > 0;
     if (each.text !== "") messages.push({ role: "user", content: each.text });
-    else if (results.length === 0) return null;
-    if (each === turn) return messages;
+    if (each === turn) return asks ? messages : null;
+    if (!asks) continue; /* a turn of results for other models */
     answer = each.answers.get(model);
     const said = { role: "assistant", content: answer.content.text };
     if (answer.calls.length > 0) said.tool_calls = answer.calls.map(({ id, type, function: called }) => ({ id, type, function: called }));
