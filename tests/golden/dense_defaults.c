@@ -55,11 +55,18 @@ static void check(const char *folder, const char *name)
     tt_free(whole);
 }
 
+/* Other folders are further sizes of one. */
+static bool is_a_type(const char *name)
+{
+    return strcmp(name, "gemma4_e") != 0 && strcmp(name, "gemma4_moe") != 0 &&
+           strcmp(name, "granite4_moe") != 0;
+}
+
 static void missing_keys_have_the_defaults(void **state)
 {
     (void)state;
 #define DENSE(name)                                                                                          \
-    if (strcmp(#name, "gemma4_e") != 0 && strcmp(#name, "granite4_moe") != 0) check("dense/" #name, #name);
+    if (is_a_type(#name)) check("dense/" #name, #name);
 #include "dense.def"
 #undef DENSE
     check("vision/muse_glimmer", "muse_glimmer_text");

@@ -1,4 +1,4 @@
-/* The time of ops of mixtures of experts: choice and order of rows by their bytes, products by the FLOPs of whole tiles.
+/* The time of ops of mixtures of experts: choice and order of rows by their bytes, products by FLOPs of whole tiles.
  * Bytes of matrices are those of all experts. */
 #include <math.h>
 
