@@ -527,9 +527,10 @@ bool tt_serve_job_advance(const struct tt_serve_config *config, struct tt_serve_
     if (tt_http_is_gone(job->exchange)) return true;
     tt_status status = advance_choices(config, job, &news);
     bool finished = job->ended == job->choice_count;
+    /* Counted before its client can know the end. */
+    if (finished) tt_serve_observe(config->metrics, TT_SERVE_REQUEST_TIME, tt_clock_seconds() - job->arrived);
     if (status == TT_OK && news) status = deliver(config, job, finished);
     if (status != TT_OK && !job->request.stream) tt_serve_fail(job->exchange, status, NULL);
     if (status != TT_OK) tt_http_end(job->exchange);
-    if (finished) tt_serve_observe(config->metrics, TT_SERVE_REQUEST_TIME, tt_clock_seconds() - job->arrived);
     return finished || status != TT_OK;
 }
