@@ -61,8 +61,8 @@ ends old1 $pid 10 20 'rank 0 refused this process: rank 1 on .* is of attempt 1,
 start other1 1 $port RUN_UID=v RUN_ATTEMPT=2 -- "${short[@]}"
 ends other1 $pid 10 20 "rank 0 is of run 'u', rank 1 on .* of run 'v'"
 start new1 1 $port RUN_UID=u RUN_ATTEMPT=2 -- "${short[@]}"
-ends new1 $pid 0 60 'rank 1 of 2: process'
-ends new0 $new0 0 60 'is of attempt 1, which has ended'
+ends new1 $pid 0 180 'rank 1 of 2: process'
+ends new0 $new0 0 180 'is of attempt 1, which has ended'
 same "a stale rank 1"
 
 # Rank 0 of the first start comes back, waits at the address, and ends when the second one calls it, which then waits on.
@@ -75,8 +75,8 @@ new1=$pid
 ends old0 $old0 10 30 'rank 0 is of attempt 1, and attempt 2 has begun with rank 1 on'
 [ ! -e "$folder/out" ] || fail "a stale rank 0 writes: $(ls -A "$folder/out")"
 start new0 0 $port RUN_ATTEMPT=2 -- "${short[@]}"
-ends new0 $pid 0 60 'met rank 1, process'
-ends new1 $new1 0 60 ''
+ends new0 $pid 0 180 'met rank 1, process'
+ends new1 $new1 0 180 ''
 same "a stale rank 0"
 
 # A second rank 1 while the run trains, and a second rank 0, which finds the folder locked.
@@ -113,8 +113,8 @@ appears next0 'resuming from'
 kill -CONT "$run1"
 ends run1 $run1 10 30 ''
 kill -TERM "$next1"
-ends next0 $next0 11 60 ''
-ends next1 $next1 11 60 ''
+ends next0 $next0 11 180 ''
+ends next1 $next1 11 180 ''
 "$build/trimtab" checkpoint verify "$folder/out" >"$folder/verified" 2>&1 || fail "the checkpoints: $(tail -2 "$folder/verified")"
 [ $failures -eq 0 ] && echo "all as expected, after $SECONDS s"
 exit $((failures > 0))
