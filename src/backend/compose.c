@@ -392,3 +392,44 @@ int tt_dropout_together(int64_t r, int count)
 {
     return r <= 16 ? count : 1;
 }
+
+static tt_status norm_heads(struct tt_stream *stream, const struct tt_head_norm *norm, tt_tensor x_THE)
+{
+    struct tt_rmsnorm_forward_args args = {
+        .x_ND = x_THE, .weight_D = norm->weight_E, .offset = norm->offset, .eps = norm->eps, .y_ND = x_THE};
+    return norm->is ? stream->device->table->ops->rmsnorm_forward(stream, &args) : TT_OK;
+}
+
+static tt_status rotate_heads(struct tt_stream *stream, const struct tt_ready_heads_args *args,
+                              tt_tensor x_THE)
+{
+    if (tt_tensor_is_empty(args->cos_PE)) return TT_OK;
+    x_THE.dims[2] = 2 * args->cos_PE.dims[1];
+    struct tt_rope_args rope = {.x_THE = x_THE,
+                                .positions_T = args->positions_T,
+                                .cos_PE = args->cos_PE,
+                                .sin_PE = args->sin_PE,
+                                .pairs = args->pairs};
+    return stream->device->table->ops->rope(stream, &rope);
+}
+
+/* The heads of a token, one beside the other, to their row. */
+static tt_status store_heads(struct tt_stream *stream, tt_tensor x_TKE, tt_tensor rows_T, tt_tensor cache_RC)
+{
+    tt_tensor x_TC = x_TKE;
+    x_TC.rank = 2;
+    x_TC.dims[1] *= x_TC.dims[2];
+    x_TC.strides[1] = 1;
+    struct tt_scatter_rows_args args = {.x_ND = x_TC, .rows_N = rows_T, .y_TD = cache_RC, .keep = true};
+    return stream->device->table->ops->scatter_rows(stream, &args);
+}
+
+tt_status tt_compose_ready_heads(struct tt_stream *stream, const struct tt_ready_heads_args *args)
+{
+    TT_TRY(norm_heads(stream, &args->q_norm, args->q_THE));
+    TT_TRY(norm_heads(stream, &args->k_norm, args->k_TKE));
+    TT_TRY(rotate_heads(stream, args, args->q_THE));
+    TT_TRY(rotate_heads(stream, args, args->k_TKE));
+    TT_TRY(store_heads(stream, args->k_TKE, args->rows_T, args->k_cache_RC));
+    return store_heads(stream, args->v_TKE, args->rows_T, args->v_cache_RC);
+}

@@ -1,5 +1,5 @@
-/* Ops of ops/gemm_fused.h, gemm_dropout.h, lora_gradients.h, swiglu.h and quant.h composed of successive products and
- * passes of the device's own table, for back ends without a fused pass. Arguments were checked. */
+/* Ops of ops/gemm_fused.h, gemm_dropout.h, lora_gradients.h, swiglu.h, ready_heads.h and quant.h composed of successive
+ * products and passes of the device's own table, for back ends without a fused pass. Arguments were checked. */
 #ifndef TT_BACKEND_COMPOSE_H
 #define TT_BACKEND_COMPOSE_H
 
@@ -22,6 +22,8 @@ tt_status tt_compose_gemm_swiglu_backward(struct tt_stream *stream,
 tt_status tt_compose_swiglu_rows(struct tt_stream *stream, const struct tt_swiglu_rows_args *args);
 tt_status tt_compose_swiglu_rows_backward(struct tt_stream *stream,
                                           const struct tt_swiglu_rows_backward_args *args);
+/* Norms, rotations and copies, one after the other. */
+tt_status tt_compose_ready_heads(struct tt_stream *stream, const struct tt_ready_heads_args *args);
 /* The numbers of a quantized matrix in the scratch, then their rows in FP8. */
 tt_status tt_compose_recode_rows(struct tt_stream *stream, const struct tt_recode_rows_args *args);
 tt_status tt_compose_gemm_dropout(struct tt_stream *stream, const struct tt_gemm_dropout_args *args);

@@ -70,7 +70,7 @@ tt_status tt_attention_widen_sinks(const struct tt_self_attention *attention, co
 }
 
 tt_status tt_attention_attend_single(const struct tt_self_attention *attention, const struct tt_pass *pass,
-                                     const struct qkv *ready, tt_tensor qkv_TC, tt_tensor o_TC)
+                                     const struct qkv *ready, bool stored, tt_tensor qkv_TC, tt_tensor o_TC)
 {
     int64_t k_cols = attention->kv_heads * attention->head_dim, q_cols = tt_attention_q_columns(attention);
     struct tt_attention_decode_args args = {
@@ -81,7 +81,7 @@ tt_status tt_attention_attend_single(const struct tt_self_attention *attention, 
         .o_THE = tt_tensor_heads(o_TC, attention->heads),
     };
     TT_TRY(tt_attention_widen_sinks(attention, pass, &args.sinks_H));
-    if (attention->reads != NULL)
+    if (attention->reads != NULL || stored)
         tt_kv_cache_read_single(pass->lent.cache, attention->layer, &args);
     else
         TT_TRY(tt_kv_cache_append_single(pass->lent.cache, pass->lent.stream, attention->layer,

@@ -350,6 +350,16 @@ void tt_kv_cache_read_single(const struct tt_kv_cache *cache, int layer,
     args->max_count = cache->reach;
 }
 
+void tt_kv_cache_places_single(const struct tt_kv_cache *cache, int layer, tt_tensor *k_RC, tt_tensor *v_RC,
+                               tt_tensor *rows_T)
+{
+    tt_tensor all[2];
+    rows_of(cache, layer, all);
+    *k_RC = all[0];
+    *v_RC = all[1];
+    *rows_T = tt_tensor_1d(tt_buffer_data(cache->borders), TT_I32, cache->single_rows);
+}
+
 tt_status tt_kv_cache_append_single(struct tt_kv_cache *cache, struct tt_stream *stream, int layer,
                                     tt_tensor k_TC, tt_tensor v_TC, struct tt_attention_decode_args *args)
 {

@@ -82,6 +82,10 @@ TT_MUST_USE tt_status tt_kv_cache_append_single(struct tt_kv_cache *cache, struc
                                                 int layer, tt_tensor k_TC, tt_tensor v_TC,
                                                 struct tt_attention_decode_args *args);
 
+/* Where that would store them: the caches of keys and of values, and the row of each token. */
+void tt_kv_cache_places_single(const struct tt_kv_cache *cache, int layer, tt_tensor *k_RC, tt_tensor *v_RC,
+                               tt_tensor *rows_T);
+
 /* Sets keys, values and borders of `args` to those of `layer`, which has stored its rows in this pass: layers behind it
  * may read them (nn/side.h). */
 void tt_kv_cache_read(const struct tt_kv_cache *cache, int layer, struct tt_attention_forward_args *args);

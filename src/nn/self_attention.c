@@ -4,6 +4,7 @@
 
 #include "backend/ops/attention.h"
 #include "backend/ops/elementwise.h"
+#include "backend/ops/ready_heads.h"
 #include "nn/kv_cache.h"
 
 static bool trains(const struct tt_half *half)
@@ -241,6 +242,46 @@ static tt_status prepare(const struct tt_self_attention *attention, const struct
     return rotates_first(attention) ? TT_OK : rotate_both(attention, pass, ready->q_THE, ready->k_TKE, false);
 }
 
+/* Whether ops/ready_heads.h does all that comes between the linears and attention in a pass of single tokens. */
+static bool readies_at_once(const struct tt_self_attention *attention)
+{
+    bool each_head = !has_qk_norm(attention) || attention->qk_norm != TT_QK_NORM_ALL;
+    bool one_table = rotates_first(attention) || attention->query_rope == attention->rope;
+    return each_head && one_table && attention->reads == NULL && attention->offers == NULL &&
+           !has_v_norm(attention) && !attention->keys_as_values && !attention->q_norm.centers &&
+           !attention->k_norm.centers;
+}
+
+static struct tt_head_norm head_norm(const struct tt_norm *norm)
+{
+    return (struct tt_head_norm){.is = tt_norm_exists(norm),
+                                 .weight_E = norm->bare ? (tt_tensor){0} : tt_param_value(norm->weight),
+                                 .offset = norm->offset,
+                                 .eps = norm->eps};
+}
+
+/* Norms and rotates q and k in place, and stores keys and values in the cache. */
+static tt_status ready_single(const struct tt_self_attention *attention, const struct tt_pass *pass,
+                              const struct tt_attention_saved *saved, struct qkv *ready)
+{
+    *ready = tt_attention_split(attention, saved->qkv_TC);
+    struct tt_ready_heads_args args = {.q_THE = ready->q_THE,
+                                       .k_TKE = ready->k_TKE,
+                                       .v_TKE = ready->v_TKE,
+                                       .q_norm = head_norm(&attention->q_norm),
+                                       .k_norm = head_norm(&attention->k_norm),
+                                       .pairs = attention->pairs};
+    if (!rotates_first(attention) && attention->rope >= 0) {
+        const struct tt_rope_table *table = &pass->lent.ropes[attention->rope];
+        args.positions_T = pass->in.batch->rope_rows_T;
+        args.cos_PE = table->cos_PE;
+        args.sin_PE = table->sin_PE;
+    }
+    tt_kv_cache_places_single(pass->lent.cache, attention->layer, &args.k_cache_RC, &args.v_cache_RC,
+                              &args.rows_T);
+    return tt_ready_heads(pass->lent.stream, &args);
+}
+
 /* Scratch stays pushed. */
 static tt_status attend(const struct tt_self_attention *attention, const struct tt_pass *pass,
                         const struct qkv *ready, const struct tt_attention_saved *saved,
@@ -280,16 +321,21 @@ static tt_status run_attention(const struct tt_self_attention *attention, const 
                                bool keep, const struct tt_attention_saved *saved)
 {
     struct qkv ready;
+    bool single = pass->lent.cache != NULL && tt_kv_cache_is_single(pass->lent.cache);
+    if (single && readies_at_once(attention)) {
+        TT_TRY(ready_single(attention, pass, saved, &ready));
+        TT_TRY(offer_quiet(pass));
+        return tt_attention_attend_single(attention, pass, &ready, true, saved->qkv_TC, saved->o_TC);
+    }
     TT_TRY(prepare(attention, pass, keep, saved, &ready));
     tt_attention_read_keys(attention, pass, &ready);
     TT_TRY(tt_attention_offer_keys(attention, pass, &ready));
     struct tt_attention_forward_args args;
     TT_TRY(attend(attention, pass, &ready, saved, &args));
-    bool single = pass->lent.cache != NULL && tt_kv_cache_is_single(pass->lent.cache);
     if (pass->lent.cache != NULL && !single)
         TT_TRY(tt_attention_take_cached(attention, pass, saved->qkv_TC, &args));
     TT_TRY(offer_quiet(pass));
-    if (single) return tt_attention_attend_single(attention, pass, &ready, saved->qkv_TC, saved->o_TC);
+    if (single) return tt_attention_attend_single(attention, pass, &ready, false, saved->qkv_TC, saved->o_TC);
     TT_TRY(tt_attention_forward(pass->lent.stream, &args));
     return tt_attention_take_output(attention, pass, &args, tt_tensor_heads(saved->o_TC, attention->heads));
 }

@@ -156,11 +156,11 @@ TT_MUST_USE tt_status tt_attention_widen_sinks(const struct tt_self_attention *a
 
 /* ---- Over a cache ---- */
 
-/* Attention in a pass of single tokens: appends their keys and values, unless another layer has, and reads all before.
- * qkv_TC: what the linears made, ready for attention. */
+/* Attention in a pass of single tokens: appends their keys and values, unless another layer has or they are `stored`,
+ * and reads all before. qkv_TC: what the linears made, ready for attention. */
 TT_MUST_USE tt_status tt_attention_attend_single(const struct tt_self_attention *attention,
                                                  const struct tt_pass *pass, const struct qkv *ready,
-                                                 tt_tensor qkv_TC, tt_tensor o_TC);
+                                                 bool stored, tt_tensor qkv_TC, tt_tensor o_TC);
 /* The keys and values of a pass of several tokens, likewise. */
 TT_MUST_USE tt_status tt_attention_take_cached(const struct tt_self_attention *attention,
                                                const struct tt_pass *pass, tt_tensor qkv_TC,

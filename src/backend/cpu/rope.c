@@ -1,6 +1,7 @@
 /* Rotary position embedding, on matrices of heads. */
 #ifndef TT_VECTOR_LANES
 
+#include "backend/compose.h"
 #include "backend/cpu/cpu_ops.h"
 #include "backend/ops/attention.h"
 #include "backend/ops/gemm_scaled.h"
@@ -23,6 +24,11 @@ tt_status tt_cpu_rope(struct tt_stream *stream, const struct tt_rope_args *args)
     for (int64_t t = 0; t < tokens; t++) rotate_token(args, t);
     struct tt_quantize_rows_args rows = {args->rows_TC, args->codes_TC, args->scale_T};
     return tt_tensor_is_empty(args->codes_TC) ? TT_OK : tt_cpu_quantize_rows(stream, &rows);
+}
+
+tt_status tt_cpu_ready_heads(struct tt_stream *stream, const struct tt_ready_heads_args *args)
+{
+    return tt_compose_ready_heads(stream, args);
 }
 
 #else

@@ -45,6 +45,7 @@ OP(scan_backward)
 OP(gated_norm_forward)
 OP(gated_norm_backward)
 OP(latent_heads)
+OP(ready_heads)
 #undef OP
 
 /* The ops of plan/experts.c. */

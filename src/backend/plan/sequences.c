@@ -54,6 +54,12 @@ tt_status plan_latent_heads(struct tt_stream *stream, const struct tt_latent_hea
                                   plan_size(args->q_THW) + plan_size(args->k_THW) + plan_size(args->v_THW));
 }
 
+tt_status plan_ready_heads(struct tt_stream *stream, const struct tt_ready_heads_args *args)
+{
+    double made = plan_size(args->q_THE) + plan_size(args->k_TKE);
+    return plan_moves(stream, 2.0 * made + plan_size(args->k_TKE) + 2.0 * plan_size(args->v_TKE));
+}
+
 tt_status plan_gated_norm_forward(struct tt_stream *stream, const struct tt_gated_norm_forward_args *args)
 {
     double codes = plan_size(args->codes_TN);
