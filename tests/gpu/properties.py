@@ -26,6 +26,7 @@ import time
 
 import properties_fp8
 import properties_preferences
+import properties_serve
 from suite import (ALL_WEIGHTS, GOLDEN, LEVELS, MORE_FAMILIES, RANKS, REPEATABLE, ROOT, SHARDED, STEPS, TOKENIZER, Failure, Run,
                    Skip, Suite, bf16_noise, folder_with_tokenizer, free_port, furthest, strategies, wait_until, within)
 
@@ -44,8 +45,17 @@ ADAPTERS = [  # kinds that have ops of their own
     ("DoRA over NF4", "qwen2", {"use_dora": "true", "load_in_4bit": "true"}),
     ("DoRA over int8", "mistral", {"use_dora": "true", "load_in_8bit": "true"}),
     ("biases of all", "qwen2", {"bias": "all"}),
+    ("rows of tokens", "llama3", {"trainable_token_indices": "1,5,9"}),
     ("experts alone", "dense/qwen3_moe", {"lora_target_modules": "q_proj",
                                           "lora_target_parameters": "mlp.experts.gate_up_proj,mlp.experts.down_proj"}),
+]
+# Experts that stay in codes, decoded for their products.
+CODED_EXPERTS = [
+    ("NF4", "dense/qwen3_moe", {"load_in_4bit": "true", "quantize_moe_experts": "true"}),
+    ("int8", "dense/gpt_oss", {"load_in_8bit": "true", "quantize_moe_experts": "true"}),
+    ("FP8", "dense/qwen3_moe", {"base_dtype": "fp8", "fp8_products": "none", "quantize_moe_experts": "true"}),
+    ("stored MXFP4", "dense/gpt_oss", {"model_name_or_path": GOLDEN / "dense/gpt_oss/mxfp4/model",
+                                       "quantize_moe_experts": "true"}),
 ]
 # Settings with which a run resumes bit for bit. With weights in bf16 the state has the masters too.
 SAVED = [
@@ -649,6 +659,8 @@ def all_checks(suite):
         suite.check(f"fp32 as on the CPU, {family}", as_on_the_cpu, family, **SLOW_FAMILIES.get(family, {}))
     for name, family, more in ADAPTERS:
         suite.check(f"fp32 as on the CPU, {name}", as_on_the_cpu, family, **more)
+    for name, family, more in CODED_EXPERTS:
+        suite.check(f"fp32 as on the CPU, experts in {name}", as_on_the_cpu, family, **more)
     for family in ("llama3", "phi3", "gemma3", "gemma2"):
         suite.check(f"fp32 as on the CPU, {family}, all weights", as_on_the_cpu, family, **ALL_WEIGHTS)
     suite.check("fp32 as on the CPU, Muon", as_on_the_cpu, "llama3", optim="muon", ns_dtype="float32", **ALL_WEIGHTS)
@@ -673,6 +685,7 @@ def all_checks(suite):
         suite.check(f"resume, same bits over fp8, ranks {ranks}", resumes_same_bits, ranks, fp8 if ranks == 2 else fp8[:1])
     properties_fp8.add_checks(suite)
     properties_preferences.add_checks(suite)
+    properties_serve.add_checks(suite)
     here = suite.device
     for first, then in (((here, 1), (here, 2)), ((here, 2), (here, 1)), ((here, 2), (here, 4)), ((here, 4), (here, 2)), ((here, 8), (here, 4)), ((here, 4), (here, 8)),
                         ((here, 1), ("cpu", 1)), (("cpu", 2), (here, 1)), (("cpu", 1), (here, 2))):
