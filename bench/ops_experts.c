@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "backend/ops/expert_rows.h"
+#include "backend/ops/gemm_scaled.h"
 #include "backend/ops/grouped_gemm.h"
 #include "backend/ops/route.h"
 #include "base/rng.h"
@@ -68,6 +69,13 @@ static tt_tensor device_ints(struct bench *bench, const int32_t *values, int64_t
     if (values == NULL) return tensor;
     bench_must(tt_copy_to_device(bench->stream, tensor.data, values, tt_tensor_bytes(tensor)));
     bench_must(tt_stream_synchronize(bench->stream));
+    return tensor;
+}
+
+static tt_tensor empty_tensor(struct bench *bench, tt_dtype dtype, int64_t rows, int64_t columns)
+{
+    tt_tensor tensor = tt_tensor_2d(NULL, dtype, rows, columns);
+    tensor.data = bench_memory(bench, tt_tensor_bytes(tensor));
     return tensor;
 }
 
@@ -153,6 +161,32 @@ static void bench_product(struct bench *bench, const char *what, const struct ex
     bench_measure(bench, name, run_grouped_gemm, &args, 2.0 * (double)m * (double)n * (double)(k + r), 0);
 }
 
+/* The same in FP8: matrices have rows of k in both directions. */
+static void bench_codes(struct bench *bench, const char *what, const struct expert_rows *rows, int64_t n,
+                        int64_t k)
+{
+    char name[128];
+    int64_t m = rows->slot_M.dims[0];
+    tt_tensor x = bench_random_tensor(bench, TT_BF16, m, k),
+              w = bench_scaled_tensor(bench, TT_BF16, EXPERTS * n, k, 0.03);
+    struct tt_quantize_rows_args x_rows = {x, empty_tensor(bench, TT_F8_E4M3, m, k),
+                                           as_vector(empty_tensor(bench, TT_F32, m, 1))},
+                                 w_rows = {w, empty_tensor(bench, TT_F8_E4M3, EXPERTS * n, k),
+                                           as_vector(empty_tensor(bench, TT_F32, EXPERTS * n, 1))};
+    struct tt_grouped_gemm_args args = {
+        .border_X1 = rows->border_X1,
+        .x_MK = tt_tensor_2d(NULL, TT_BF16, m, k),
+        .codes = {x_rows.codes_MK, x_rows.scale_M,
+                  tt_tensor_3d(w_rows.codes_MK.data, TT_F8_E4M3, EXPERTS, n, k),
+                  tt_tensor_2d(w_rows.scale_M.data, TT_F32, EXPERTS, n)},
+        .y_MN = bench_random_tensor(bench, TT_BF16, m, n)};
+    bench_must(tt_quantize_rows(bench->stream, &x_rows));
+    bench_must(tt_quantize_rows(bench->stream, &w_rows));
+    snprintf(name, sizeof name, "experts in fp8 %s %lldx%lldx%lld", what, (long long)m, (long long)n,
+             (long long)k);
+    bench_measure(bench, name, run_grouped_gemm, &args, 2.0 * (double)m * (double)n * (double)k, 0);
+}
+
 static void bench_products(struct bench *bench, int64_t tokens, bool zipf)
 {
     const int64_t hidden = hidden_of(bench), width = width_of(bench);
@@ -172,6 +206,11 @@ static void bench_products(struct bench *bench, int64_t tokens, bool zipf)
         snprintf(name, sizeof name, "%s, %s", products[i].name, zipf ? "Zipf" : "balanced");
         bench_product(bench, name, &rows, products[i].transposed, products[i].n, products[i].k,
                       products[i].r);
+        bench_release(bench);
+        if (products[i].r > 0 || products[i].n % 64 != 0 || !tt_device_multiplies_fp8(bench->device))
+            continue;
+        rows = make_rows(bench, tokens, zipf);
+        bench_codes(bench, name, &rows, products[i].n, products[i].k);
         bench_release(bench);
     }
 }
@@ -218,7 +257,7 @@ static void bench_rows_of_experts(struct bench *bench, int64_t tokens)
     struct tt_order_rows_args order = {rows.ids_TS, rows.place_TS, rows.slot_M, rows.border_X1};
     bench_measure(bench, "experts order_rows", run_order_rows, &order, 0,
                   BYTES(rows.ids_TS, rows.ids_TS, rows.place_TS, rows.slot_M));
-    struct tt_spread_rows_args spread = {x, rows.slot_M, all};
+    struct tt_spread_rows_args spread = {.x_TD = x, .slot_M = rows.slot_M, .y_MD = all};
     bench_measure(bench, "experts spread_rows", run_spread_rows, &spread, 0, BYTES(x, all, rows.slot_M));
     struct tt_combine_rows_args combine = {
         .x_MD = all, .weights_TS = weights, .place_TS = rows.place_TS, .addend_TD = x, .y_TD = x};

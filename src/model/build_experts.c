@@ -1,6 +1,7 @@
 /* Halves with a mixture of experts. */
 #include <string.h>
 
+#include "backend/ops/gemm_scaled.h"
 #include "base/number.h"
 #include "model/builder_impl.h"
 
@@ -77,6 +78,21 @@ static void check_bias(struct tt_builder *builder, const struct tt_module *modul
                 : "leave bias out, or train all weights (use_peft false)");
 }
 
+/* FP8 with a scale a row that the settings ask for is multiplied as it is, where the sides of an expert's matrix are
+ * those of such products. One that the folder stores is decoded: its products are those of the decoded folder. */
+static void multiply_coded(const struct tt_builder *builder, const struct tt_module *parameter,
+                           struct tt_expert_linear *linear)
+{
+    const struct tt_base_quant *quant = &builder->model->options.quant;
+    const tt_param *weight = linear->weight;
+    if (weight == NULL || builder->status != TT_OK || !parameter->quantized) return;
+    const struct tt_quant_format *format = &weight->quant.format;
+    if (!tt_quant_multiplies(format->type) || format->block != 0 || quant->products == TT_FP8_NONE) return;
+    if (!tt_gemm_scaled_takes(linear->out, linear->in)) return;
+    linear->forward = TT_PRODUCT_CODED;
+    if (quant->trains && quant->products != TT_FP8_FORWARD) linear->backward = TT_PRODUCT_TRANSPOSED;
+}
+
 /* A linear of every expert: parameters of the module of all experts. transformers' Trainer lets no bias decay. */
 static void build_linear(struct tt_builder *builder, const struct tt_module *module,
                          const struct tt_module *parameter, const char *name, const char *bias,
@@ -88,6 +104,7 @@ static void build_linear(struct tt_builder *builder, const struct tt_module *mod
                                       (int64_t[]){shape->experts, shape->out, shape->in}, TT_INIT_NORMAL);
     if (linear->weight != NULL) linear->weight->weight_decay = TT_DECAY_FULL;
     tt_builder_quantize(builder, parameter, linear->weight);
+    multiply_coded(builder, parameter, linear);
     if (bias == NULL || builder->status != TT_OK) return;
     check_bias(builder, module);
     linear->bias =

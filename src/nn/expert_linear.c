@@ -2,6 +2,7 @@
 
 #include "backend/ops/columns.h"
 #include "backend/ops/elementwise.h"
+#include "backend/ops/gemm_scaled.h"
 #include "backend/ops/grouped_gemm.h"
 #include "backend/ops/route.h"
 #include "backend/ops/transpose.h"
@@ -66,10 +67,11 @@ static tt_status copy_B(const struct tt_expert_linear *linear, const struct tt_p
 
 /* ---- Products ---- */
 
-/* Experts that are decoded together. A host decodes one at a time. */
-static int64_t experts_together(const struct tt_expert_linear *linear, const struct tt_pass *pass)
+/* Experts that are decoded or transposed together, to numbers of so many bytes. A host takes one at a time. */
+static int64_t experts_together(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                size_t bytes)
 {
-    size_t each = (size_t)(linear->out * linear->in) * tt_dtype_bytes(pass->in.compute_dtype);
+    size_t each = (size_t)(linear->out * linear->in) * bytes;
     int64_t count = (int64_t)(TT_LINEAR_SCRATCH_BYTES / each);
     if (count < 1 || tt_device_is_host(tt_stream_device(pass->lent.stream))) return 1;
     return count < linear->experts ? count : linear->experts;
@@ -84,12 +86,92 @@ static tt_status push_weight(const struct tt_expert_linear *linear, const struct
         product->w_XNK = weight->value;
         return TT_OK;
     }
-    int64_t count = experts_together(linear, pass);
+    int64_t count = experts_together(linear, pass, tt_dtype_bytes(pass->in.compute_dtype));
     tt_tensor flat;
     TT_TRY(tt_workspace_2d(pass->lent.workspace, "decoded experts", pass->in.compute_dtype,
                            count * linear->out, linear->in, &flat));
     product->coded = (struct tt_coded){&weight->quant, weight->value};
     product->scratch = tt_tensor_3d(flat.data, flat.dtype, count, linear->out, linear->in);
+    return TT_OK;
+}
+
+/* ---- Products of codes ---- */
+
+/* Codes and scales of experts `first` .. `first + count - 1`. */
+static tt_tensor codes_of(const struct tt_expert_linear *linear, int64_t first, int64_t count)
+{
+    const struct tt_coded weight = {&linear->weight->quant, linear->weight->value};
+    return tt_tensor_rows(tt_coded_codes(&weight), first * linear->out, count * linear->out);
+}
+
+static tt_tensor scales_of(const struct tt_expert_linear *linear, int64_t first, int64_t count)
+{
+    const struct tt_coded weight = {&linear->weight->quant, linear->weight->value};
+    tt_tensor all = tt_coded_scales(&weight);
+    return tt_tensor_1d((float *)all.data + first * linear->out, TT_F32, count * linear->out);
+}
+
+/* The other operand's rows, and scratch where the device wants some. */
+static tt_status push_quantized(const struct tt_pass *pass, const struct tt_quantized_rows *rows,
+                                struct tt_grouped_gemm_args *product)
+{
+    size_t bytes = tt_gemm_scaled_scratch(tt_stream_device(pass->lent.stream), rows->codes_MK.dims[0],
+                                          product->y_MN.dims[1], rows->codes_MK.dims[1]);
+    product->codes.x_MK = rows->codes_MK;
+    product->codes.x_scale_M = rows->scale_M;
+    if (bytes == 0) return TT_OK;
+    return tt_workspace_1d(pass->lent.workspace, "decoded fp8", TT_U8, (int64_t)bytes, &product->scratch);
+}
+
+static void set_codes(struct tt_grouped_gemm_args *product, tt_tensor codes, tt_tensor scales,
+                      int64_t experts)
+{
+    int64_t rows = codes.dims[0] / experts;
+    product->codes.w_XNK = tt_tensor_3d(codes.data, TT_F8_E4M3, experts, rows, codes.dims[1]);
+    product->codes.w_scale_XN = tt_tensor_2d(scales.data, TT_F32, experts, rows);
+}
+
+/* Codes of some experts, transposed in scratch: [X K, N] and the scales of these rows. */
+static tt_status push_transposed(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                 int64_t count, struct tt_transpose_codes_args *args)
+{
+    struct tt_workspace *workspace = pass->lent.workspace;
+    TT_TRY(tt_workspace_2d(workspace, "transposed fp8 of experts", TT_F8_E4M3, count * linear->in,
+                           linear->out, &args->transposed_KN));
+    return tt_workspace_1d(workspace, "scales of transposed experts", TT_F32, count * linear->in,
+                           &args->transposed_scale_K);
+}
+
+/* Matrices of some experts of a contiguous stack. */
+static tt_tensor matrices_of(tt_tensor stack, int64_t first, int64_t count)
+{
+    size_t each = (size_t)(stack.dims[1] * stack.dims[2]) * tt_dtype_bytes(stack.dtype);
+    return tt_tensor_3d((char *)stack.data + (size_t)first * each, stack.dtype, count, stack.dims[1],
+                        stack.dims[2]);
+}
+
+/* The same product for some experts after the others. */
+static tt_status multiply_transposed(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                     const struct tt_grouped_gemm_args *whole)
+{
+    int64_t most = experts_together(linear, pass, 1), count;
+    struct tt_transpose_codes_args turn = {.matrices = most};
+    TT_TRY(push_transposed(linear, pass, most, &turn));
+    for (int64_t first = 0; first < linear->experts; first += count) {
+        struct tt_grouped_gemm_args part = *whole;
+        count = linear->experts - first < most ? linear->experts - first : most;
+        struct tt_transpose_codes_args some = {
+            .codes_NK = codes_of(linear, first, count),
+            .scale_N = scales_of(linear, first, count),
+            .transposed_KN = tt_tensor_rows(turn.transposed_KN, 0, count * linear->in),
+            .transposed_scale_K = tt_tensor_1d(turn.transposed_scale_K.data, TT_F32, count * linear->in),
+            .matrices = count};
+        TT_TRY(tt_transpose_codes(pass->lent.stream, &some));
+        part.border_X1 = tt_tensor_1d((int32_t *)whole->border_X1.data + first, TT_I32, count + 1);
+        set_codes(&part, some.transposed_KN, some.transposed_scale_K, count);
+        if (!tt_tensor_is_empty(whole->b_XNR)) part.b_XNR = matrices_of(whole->b_XNR, first, count);
+        TT_TRY(tt_grouped_gemm(pass->lent.stream, &part));
+    }
     return TT_OK;
 }
 
@@ -136,15 +218,24 @@ tt_status tt_expert_linear_forward(const struct tt_expert_linear *linear, const 
     if (tt_tensor_is_empty(y_MO)) return TT_OK;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(push_adapter(linear, pass, h_MR, &product));
-    TT_TRY(push_weight(linear, pass, &product));
+    if (tt_tensor_is_empty(rows->quantized.codes_MK)) {
+        TT_TRY(push_weight(linear, pass, &product));
+    } else {
+        TT_TRY(push_quantized(pass, &rows->quantized, &product));
+        set_codes(&product, codes_of(linear, 0, linear->experts), scales_of(linear, 0, linear->experts),
+                  linear->experts);
+    }
     TT_TRY(tt_grouped_gemm(pass->lent.stream, &product));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
 
 tt_status tt_expert_linear_back(const struct tt_expert_linear *linear, const struct tt_pass *pass,
-                                tt_tensor border_X1, tt_tensor dy_MO, tt_tensor dh_MR, tt_tensor dx_MI)
+                                const struct tt_expert_rows *rows, tt_tensor dy_MO, tt_tensor dh_MR,
+                                tt_tensor dx_MI)
 {
+    tt_tensor border_X1 = rows->border_X1;
+    bool coded = !tt_tensor_is_empty(rows->quantized.codes_MK);
     struct tt_grouped_gemm_args product = {
         .border_X1 = border_X1, .x_MK = dy_MO, .transposed = true, .y_MN = dx_MI};
     size_t mark = tt_workspace_mark(pass->lent.workspace);
@@ -161,8 +252,13 @@ tt_status tt_expert_linear_back(const struct tt_expert_linear *linear, const str
         product.b_XNR = view_A(linear, linear->lora_A->value);
     }
     if (tt_tensor_is_empty(dx_MI)) return TT_OK;
-    TT_TRY(push_weight(linear, pass, &product));
-    TT_TRY(tt_grouped_gemm(pass->lent.stream, &product));
+    if (coded) {
+        TT_TRY(push_quantized(pass, &rows->quantized, &product));
+        TT_TRY(multiply_transposed(linear, pass, &product));
+    } else {
+        TT_TRY(push_weight(linear, pass, &product));
+        TT_TRY(tt_grouped_gemm(pass->lent.stream, &product));
+    }
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }

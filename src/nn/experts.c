@@ -3,7 +3,7 @@
 #include "backend/ops/elementwise.h"
 #include "backend/ops/expert_rows.h"
 #include "backend/ops/grouped_gemm.h"
-#include "backend/ops/swiglu.h"
+#include "nn/expert_codes.h"
 
 struct saved {
     tt_tensor logits_TX, weights_TS, ids_TS, place_TS, slot_M, border_X1, rstd_T;
@@ -83,14 +83,6 @@ static tt_status push_kept(const struct tt_experts *experts, const struct tt_pas
     return push(pass, "kept activation of experts", rows, experts->down.in, &saved->act_MI);
 }
 
-static tt_status spread(const struct tt_pass *pass, const struct saved *saved, const char *name,
-                        tt_tensor x_TD, tt_tensor *rows_MD)
-{
-    TT_TRY(push(pass, name, saved->slot_M.dims[0], x_TD.dims[1], rows_MD));
-    struct tt_spread_rows_args args = {.x_TD = x_TD, .slot_M = saved->slot_M, .y_MD = *rows_MD};
-    return tt_spread_rows(pass->lent.stream, &args);
-}
-
 /* Gate and up of all rows, or the activation's input and nothing. */
 static tt_tensor gate_of(const struct tt_experts *experts, const struct saved *saved)
 {
@@ -104,25 +96,28 @@ static tt_tensor up_of(const struct tt_experts *experts, const struct saved *sav
     return gated ? tt_tensor_cols(saved->gate_up_M2I, width, width) : (tt_tensor){0};
 }
 
-static tt_status activate(const struct tt_experts *experts, const struct tt_pass *pass,
-                          const struct saved *saved, tt_tensor act_MI)
-{
-    struct tt_swiglu_forward_args args = {.activation = experts->activation,
-                                          .gate_TF = gate_of(experts, saved),
-                                          .up_TF = up_of(experts, saved),
-                                          .h_TF = act_MI};
-    return tt_swiglu_forward(pass->lent.stream, &args);
-}
-
-/* The activation, in the kept place or in scratch that is pushed here. */
+/* The activation, in the kept place or in scratch that is pushed here; `made`: a kept one is there. `rows`: NULL, or
+ * for down the rows in FP8 that it takes; the values then have no memory where nobody reads them. */
 static tt_status push_activation(const struct tt_experts *experts, const struct tt_pass *pass,
-                                 const struct saved *saved, bool made, tt_tensor *act_MI)
+                                 const struct saved *saved, bool made, struct tt_quantized_rows *rows,
+                                 tt_tensor *act_MI)
 {
     bool kept = !tt_tensor_is_empty(saved->act_MI);
+    int64_t count = saved->slot_M.dims[0], width = experts->down.in;
+    struct tt_swiglu_forward_args args = {.activation = experts->activation,
+                                          .gate_TF = gate_of(experts, saved),
+                                          .up_TF = up_of(experts, saved)};
     *act_MI = saved->act_MI;
     if (kept && made) return TT_OK;
-    if (!kept) TT_TRY(push(pass, "activation of experts", saved->slot_M.dims[0], experts->down.in, act_MI));
-    return activate(experts, pass, saved, *act_MI);
+    if (rows != NULL)
+        TT_TRY(tt_expert_codes_push(&experts->down, TT_LINEAR_FORWARD, pass, count, width, rows));
+    bool coded = rows != NULL && !tt_tensor_is_empty(rows->codes_MK);
+    bool alone = coded && experts->down.r == 0 && tt_expert_codes_alone(pass, &args);
+    if (!kept && alone) *act_MI = tt_tensor_2d(NULL, pass->in.compute_dtype, count, width);
+    if (!kept && !alone) TT_TRY(push(pass, "activation of experts", count, width, act_MI));
+    args.h_TF = *act_MI;
+    if (coded) return tt_expert_codes_activate(pass, &args, rows);
+    return tt_swiglu_forward(pass->lent.stream, &args);
 }
 
 static tt_status scale_logits(const struct tt_experts *experts, const struct tt_pass *pass,
@@ -209,8 +204,9 @@ static tt_status run_first(const struct tt_experts *experts, const struct tt_pas
                              saved->rstd_T, &n_TD, &rows));
     TT_TRY(choose(experts, pass, saved, tt_tensor_is_empty(in->delta_TD) ? in->x_TD : in->delta_TD, n_TD));
     TT_TRY(tt_shared_expert_first(&experts->shared, pass, &saved->shared, n_TD));
-    TT_TRY(spread(pass, saved, "rows of experts", n_TD, &rows_MD));
-    const struct tt_expert_rows of = {saved->border_X1, saved->slot_M};
+    struct tt_expert_rows of = {.border_X1 = saved->border_X1, .slot_M = saved->slot_M};
+    TT_TRY(tt_expert_codes_spread(&experts->gate_up, TT_LINEAR_FORWARD, pass, "rows of experts", n_TD,
+                                  experts->gate_up.r > 0, &of, &rows_MD));
     TT_TRY(tt_expert_linear_forward(&experts->gate_up, pass, &of, rows_MD, saved->h_gate_up_MR,
                                     saved->gate_up_M2I));
     tt_workspace_release(pass->lent.workspace, mark);
@@ -231,9 +227,9 @@ static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
     bool again = tt_tensor_is_empty(in->y_TD) && !tt_norm_exists(&experts->post_norm);
     if (!again || experts->down.r > 0 || !tt_tensor_is_empty(saved->act_MI)) {
         tt_tensor act_MI, out_MD = {0};
-        TT_TRY(push_activation(experts, pass, saved, false, &act_MI));
+        struct tt_expert_rows of = {.border_X1 = saved->border_X1, .slot_M = saved->slot_M};
+        TT_TRY(push_activation(experts, pass, saved, false, again ? NULL : &of.quantized, &act_MI));
         if (!again) TT_TRY(push(pass, "output of experts", act_MI.dims[0], experts->down.out, &out_MD));
-        const struct tt_expert_rows of = {saved->border_X1, saved->slot_M};
         TT_TRY(tt_expert_linear_forward(&experts->down, pass, &of, act_MI, saved->h_down_MR, out_MD));
         if (!again) TT_TRY(combine(experts, pass, in, saved, out_MD));
     }
@@ -283,20 +279,42 @@ static tt_status weigh_bias(const struct tt_experts *experts, const struct tt_pa
     return TT_OK;
 }
 
-/* dout -> the gradients of the weights, and of gate and up in the place of these; adds to those of down. */
+/* The gradient of the activation -> those of gate and up in the place of these, and in FP8 in the rows that gate_up
+ * takes; the values are left out where nobody reads them. */
+static tt_status activation_back(const struct tt_experts *experts, const struct tt_pass *pass,
+                                 const struct saved *saved, tt_tensor dact_MI,
+                                 const struct tt_quantized_rows *rows)
+{
+    tt_tensor gate_MI = gate_of(experts, saved), up_MI = up_of(experts, saved);
+    struct tt_swiglu_backward_args args = {.activation = experts->activation,
+                                           .dh_TF = dact_MI,
+                                           .gate_TF = gate_MI,
+                                           .up_TF = up_MI,
+                                           .dgate_TF = gate_MI,
+                                           .dup_TF = up_MI};
+    if (tt_tensor_is_empty(rows->codes_MK)) return tt_swiglu_backward(pass->lent.stream, &args);
+    return tt_expert_codes_activate_back(pass, &args, tt_expert_linear_trains(&experts->gate_up), rows);
+}
+
+/* dout -> the gradients of the weights, and of gate and up in the place of these and in `rows`; adds to those of
+ * down. */
 static tt_status down_back(const struct tt_experts *experts, const struct tt_pass *pass,
-                           const struct saved *saved, tt_tensor dout_TD, tt_tensor dweights_TS)
+                           const struct saved *saved, tt_tensor dout_TD, tt_tensor dweights_TS,
+                           const struct tt_quantized_rows *rows)
 {
     const struct tt_expert_linear *down = &experts->down;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
-    int64_t rows = saved->slot_M.dims[0], width = down->in;
+    int64_t count = saved->slot_M.dims[0], width = down->in;
+    bool read = down->bias != NULL || tt_expert_linear_trains(down);
+    struct tt_expert_rows of = {.border_X1 = saved->border_X1, .slot_M = saved->slot_M};
     tt_tensor act_MI, dact_MI, dh_MR, dy_MD;
-    TT_TRY(push_activation(experts, pass, saved, true, &act_MI));
-    TT_TRY(push(pass, "gradient of the activation of experts", rows, width, &dact_MI));
+    TT_TRY(push_activation(experts, pass, saved, true, NULL, &act_MI));
+    TT_TRY(push(pass, "gradient of the activation of experts", count, width, &dact_MI));
     size_t scratch = tt_workspace_mark(pass->lent.workspace);
-    TT_TRY(spread(pass, saved, "gradient of the output of experts", dout_TD, &dy_MD));
-    TT_TRY(tt_expert_linear_push_h(down, pass, rows, &dh_MR));
-    TT_TRY(tt_expert_linear_back(down, pass, saved->border_X1, dy_MD, dh_MR, dact_MI));
+    TT_TRY(tt_expert_codes_spread(down, TT_LINEAR_BACKWARD, pass, "gradient of the output of experts",
+                                  dout_TD, read, &of, &dy_MD));
+    TT_TRY(tt_expert_linear_push_h(down, pass, count, &dh_MR));
+    TT_TRY(tt_expert_linear_back(down, pass, &of, dy_MD, dh_MR, dact_MI));
     TT_TRY(weigh(pass, saved, act_MI, dact_MI, dweights_TS));
     TT_TRY(weigh_bias(experts, pass, saved, dy_MD, dweights_TS));
     if (tt_expert_linear_trains(down)) {
@@ -306,22 +324,17 @@ static tt_status down_back(const struct tt_experts *experts, const struct tt_pas
             tt_expert_linear_gradients(down, pass, saved->border_X1, act_MI, saved->h_down_MR, dy_MD, dh_MR));
     }
     tt_workspace_release(pass->lent.workspace, scratch);
-    tt_tensor gate_MI = gate_of(experts, saved), up_MI = up_of(experts, saved);
-    struct tt_swiglu_backward_args args = {.activation = experts->activation,
-                                           .dh_TF = dact_MI,
-                                           .gate_TF = gate_MI,
-                                           .up_TF = up_MI,
-                                           .dgate_TF = gate_MI,
-                                           .dup_TF = up_MI};
-    TT_TRY(tt_swiglu_backward(pass->lent.stream, &args));
+    TT_TRY(activation_back(experts, pass, saved, dact_MI, rows));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
 }
 
-/* The gradients of gate and up -> dn, where that is wanted; adds to those of gate_up. */
+/* The gradients of gate and up, also in FP8 -> dn, where that is wanted; adds to those of gate_up. */
 static tt_status first_back(const struct tt_experts *experts, const struct tt_pass *pass,
-                            const struct saved *saved, tt_tensor n_TD, tt_tensor dn_TD)
+                            const struct saved *saved, const struct tt_quantized_rows *gradient,
+                            tt_tensor n_TD, tt_tensor dn_TD)
 {
+    const struct tt_expert_rows of = {saved->border_X1, saved->slot_M, *gradient};
     const struct tt_expert_linear *gate_up = &experts->gate_up;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     bool wanted = !tt_tensor_is_empty(dn_TD);
@@ -329,16 +342,14 @@ static tt_status first_back(const struct tt_experts *experts, const struct tt_pa
     tt_tensor dh_MR, rows_MD = {0};
     TT_TRY(tt_expert_linear_push_h(gate_up, pass, rows, &dh_MR));
     if (wanted) TT_TRY(push(pass, "gradient of the rows of experts", rows, gate_up->in, &rows_MD));
-    TT_TRY(tt_expert_linear_back(gate_up, pass, saved->border_X1, saved->gate_up_M2I, dh_MR, rows_MD));
+    TT_TRY(tt_expert_linear_back(gate_up, pass, &of, saved->gate_up_M2I, dh_MR, rows_MD));
     struct tt_combine_rows_args args = {.x_MD = rows_MD, .place_TS = saved->place_TS, .y_TD = dn_TD};
     if (wanted) TT_TRY(tt_combine_rows(pass->lent.stream, &args));
     tt_tensor x_MD = {0};
     if (tt_expert_linear_needs_x(gate_up)) {
+        if (!wanted) TT_TRY(push(pass, "rows of experts", rows, n_TD.dims[1], &rows_MD));
         struct tt_spread_rows_args again = {.x_TD = n_TD, .slot_M = saved->slot_M, .y_MD = rows_MD};
-        if (wanted)
-            TT_TRY(tt_spread_rows(pass->lent.stream, &again));
-        else
-            TT_TRY(spread(pass, saved, "rows of experts", n_TD, &rows_MD));
+        TT_TRY(tt_spread_rows(pass->lent.stream, &again));
         x_MD = rows_MD;
     }
     TT_TRY(tt_expert_linear_gradients(gate_up, pass, saved->border_X1, x_MD, saved->h_gate_up_MR,
@@ -419,7 +430,7 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
     const struct saved *saved = record;
     struct tt_workspace *workspace = pass->lent.workspace;
     tt_tensor dout_TD, dweights_TS, dn_TD, dr_TD, n_TD = saved->n_TD;
-    struct tt_quantized_rows rows;
+    struct tt_quantized_rows rows, gate_up_rows;
     TT_TRY(tt_half_push_gradient(&experts->norm, pass, gradient, &dn_TD));
     TT_TRY(push_router_gradient(experts, pass, gradient, &dr_TD));
     size_t start = tt_workspace_mark(workspace);
@@ -427,10 +438,12 @@ static tt_status backward(const struct tt_half *half, const struct tt_pass *pass
                            experts->slots, &dweights_TS));
     TT_TRY(tt_half_begin_backward(&experts->post_norm, &experts->router, pass, gradient,
                                   "gradient of experts", saved->out_TD, saved->post_rstd_T, &dout_TD, &rows));
-    TT_TRY(down_back(experts, pass, saved, dout_TD, dweights_TS));
+    TT_TRY(tt_expert_codes_push(&experts->gate_up, TT_LINEAR_BACKWARD, pass, saved->gate_up_M2I.dims[0],
+                                experts->gate_up.out, &gate_up_rows));
+    TT_TRY(down_back(experts, pass, saved, dout_TD, dweights_TS, &gate_up_rows));
     if (needs_input(experts))
         TT_TRY(tt_half_push_norm_again(&experts->norm, pass, gradient, "normed input of experts", &n_TD));
-    TT_TRY(first_back(experts, pass, saved, n_TD, dn_TD));
+    TT_TRY(first_back(experts, pass, saved, &gate_up_rows, n_TD, dn_TD));
     TT_TRY(tt_shared_expert_back(&experts->shared, pass, &saved->shared, dout_TD, n_TD, dn_TD));
     if (!tt_tensor_is_empty(dn_TD) || !tt_tensor_is_empty(dr_TD) || tt_linear_group_trains(&experts->router))
         TT_TRY(router_back(experts, pass, saved, gradient->x_TD, dweights_TS, n_TD, dn_TD, dr_TD));

@@ -121,6 +121,16 @@ def folder_trains(suite, ranks, name, words, more):
     return f"decoded: {within([ours.curve()], ['loss'], exact, 1e-4)}; {within_rounding([products], ['products'], cpu)}"
 
 
+def experts(suite, ranks):
+    """Experts whose sides tensor cores take, with adapters and biases."""
+    suite.needs_gpus(ranks)
+    settings = {"base_dtype": "fp8", "quantize_moe_experts": "true",
+                "lora_target_parameters": "mlp.experts.gate_up_proj,mlp.experts.down_proj"}
+    cpu = rounding_on_the_cpu(suite, "experts", "dense/gpt_oss", NUMBERS, **settings)
+    runs = [suite.split("dense/gpt_oss", ranks, bf16="true", recompute=level, **settings) for level in ("none", "block")]
+    return within_rounding(suite.together(suite.train, runs), ["none", "block"], cpu)
+
+
 def saved(suite):
     """Kinds of runs that resume bit for bit, as SAVED of properties.py."""
     return [("folder with blocks", "llama3", folder(suite, "blocks")),
@@ -215,6 +225,7 @@ def add_checks(suite):
     for ranks in RANKS:
         for k, kind in enumerate(KINDS):
             suite.check(f"one curve, fp8 {kind[0]}, ranks {ranks}", one_curve, ranks, k)
+        suite.check(f"one curve, experts in fp8, ranks {ranks}", experts, ranks)
         for name, words, more in FOLDERS:
             suite.check(f"one curve, fp8 folder {' '.join([name, *more.values()])}, ranks {ranks}", folder_trains, ranks, name,
                         words, more)

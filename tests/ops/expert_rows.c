@@ -126,7 +126,8 @@ static void run_op(struct test_device *device, const struct rows_case *row, stru
 {
     const tt_tensor none = {0};
     struct tt_order_rows_args order_args = {t[IDS].view, t[PLACE].view, t[SLOT].view, t[BORDER].view};
-    struct tt_spread_rows_args spread = {t[ADDEND].view, t[SLOT].view, t[SPREAD].view};
+    struct tt_spread_rows_args spread = {
+        .x_TD = t[ADDEND].view, .slot_M = t[SLOT].view, .y_MD = t[SPREAD].view};
     struct tt_combine_rows_args combine = {.x_MD = t[X].view,
                                            .weights_TS = row->no_weights ? none : t[WEIGHTS].view,
                                            .place_TS = row->unordered ? none : t[PLACE].view,
@@ -205,9 +206,14 @@ static void hostile_arguments(void **state)
     test_refused(tt_order_rows(device.stream, &none), TT_ERR_INTERNAL, "border is of no expert");
     many.border_X1 = tt_tensor_1d(numbers[3], TT_I32, 1026);
     test_refused(tt_order_rows(device.stream, &many), TT_ERR_INTERNAL, "1025 experts");
-    struct tt_spread_rows_args spread = {tt_tensor_2d(memory[0], TT_F32, 3, 4), good.slot_M,
-                                         tt_tensor_2d(memory[1], TT_F32, 4, 4)};
+    struct tt_spread_rows_args spread = {.x_TD = tt_tensor_2d(memory[0], TT_F32, 3, 4),
+                                         .slot_M = good.slot_M,
+                                         .y_MD = tt_tensor_2d(memory[1], TT_F32, 4, 4)};
     test_refused(tt_spread_rows(device.stream, &spread), TT_ERR_INTERNAL, "4 rows are not slots of 3 tokens");
+    struct tt_spread_rows_args codes = {.x_TD = tt_tensor_2d(memory[0], TT_F8_E4M3, 2, 24),
+                                        .slot_M = good.slot_M,
+                                        .y_MD = tt_tensor_2d(memory[1], TT_F8_E4M3, 4, 24)};
+    test_refused(tt_spread_rows(device.stream, &codes), TT_ERR_INTERNAL, "24 codes of a row");
     struct tt_combine_rows_args combine = {.x_MD = tt_tensor_2d(memory[0], TT_F32, 3, 4),
                                            .weights_TS = tt_tensor_2d(memory[2], TT_F32, 2, 2),
                                            .y_TD = tt_tensor_2d(memory[1], TT_F32, 2, 4)};
@@ -219,6 +225,42 @@ static void hostile_arguments(void **state)
     test_device_close(&device);
 }
 
+/* Codes go with their rows, byte for byte. */
+static void run_codes(struct test_device *device, int threads, void *context)
+{
+    enum { TOKENS = 37, SLOTS = 3, COLUMNS = 144, ROWS = TOKENS * SLOTS };
+    struct test_tensor x = test_tensor_make(TT_F8_E4M3, TOKENS, COLUMNS, TEST_UNUSED, 0),
+                       y = test_tensor_make(TT_F8_E4M3, ROWS, COLUMNS, TEST_UNUSED, 0),
+                       slot = test_tensor_make(TT_I32, ROWS, TEST_UNUSED, TEST_UNUSED, 0),
+                       scale = test_tensor_random(TT_F32, TOKENS, TEST_UNUSED, TEST_UNUSED, 0, 1, 1),
+                       y_scale = test_tensor_make(TT_F32, ROWS, TEST_UNUSED, TEST_UNUSED, 0);
+    (void)threads, (void)context;
+    uint8_t *from = x.view.data;
+    for (int i = 0; i < TOKENS * COLUMNS; i++) from[i] = (uint8_t)(i * 167 >> 2); /* of all 256 bytes */
+    for (int m = 0; m < ROWS; m++) ((int32_t *)slot.view.data)[m] = m * 58 % ROWS;
+    test_tensor_poison(&y);
+    TEST_TO_DEVICE(device, &x, &y, &slot, &scale, &y_scale);
+    struct tt_spread_rows_args args = {x.view, slot.view, y.view, scale.view, y_scale.view};
+    test_ok(tt_spread_rows(device->stream, &args));
+    TEST_TO_HOST(device, &x, &y, &slot, &scale, &y_scale);
+    for (int m = 0; m < ROWS; m++) {
+        int token = ((const int32_t *)slot.view.data)[m] / SLOTS;
+        assert_memory_equal((const uint8_t *)y.view.data + m * COLUMNS,
+                            (const uint8_t *)x.view.data + token * COLUMNS, COLUMNS);
+        assert_memory_equal((const float *)y_scale.view.data + m, (const float *)scale.view.data + token,
+                            sizeof(float));
+    }
+    test_tensor_check_gaps("y", &y);
+    test_tensor_free(&x), test_tensor_free(&y), test_tensor_free(&slot), test_tensor_free(&scale),
+        test_tensor_free(&y_scale);
+}
+
+static void codes_are_spread(void **state)
+{
+    (void)state;
+    test_on_each_isa(run_codes, NULL);
+}
+
 int main(void)
 {
     int missing = test_device_missing();
@@ -226,6 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(close_to_the_oracle),
         cmocka_unit_test(sizes_of_real_models),
+        cmocka_unit_test(codes_are_spread),
         cmocka_unit_test(hostile_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -131,11 +131,21 @@ static const struct product_case product_cases[] = {
 };
 
 static const struct product_case product_gpu_cases[] = {
-    {2048, 6144, 4096, TT_BF16, NO_ADDEND, 0},    {1024, 4096, 14336, TT_BF16, NO_ADDEND, 0},
-    {1999, 4096, 14336, TT_BF16, APART, 0},       {4096, 4096, 1024, TT_BF16, IN_PLACE, 0},
-    {8192, 1024, 4096, TT_BF16, NO_ADDEND, 2048}, {1, 4096, 4096, TT_BF16, NO_ADDEND, 0},
-    {2048, 2048, 2048, TT_F32, NO_ADDEND, 0},     {300, 1040, 28672, TT_BF16, NO_ADDEND, 8},
+    {2048, 6144, 4096, TT_BF16, NO_ADDEND, 0},
+    {1024, 4096, 14336, TT_BF16, NO_ADDEND, 0},
+    {1999, 4096, 14336, TT_BF16, APART, 0},
+    {4096, 4096, 1024, TT_BF16, IN_PLACE, 0},
+    {8192, 1024, 4096, TT_BF16, NO_ADDEND, 2048},
+    {1, 4096, 4096, TT_BF16, NO_ADDEND, 0},
+    {2048, 2048, 2048, TT_F32, NO_ADDEND, 0},
+    {300, 1040, 28672, TT_BF16, NO_ADDEND, 8},
     {8448, 2048, 1024, TT_BF16, NO_ADDEND, 0},
+    /* rows of generation */
+    {64, 5120, 2048, TT_BF16, NO_ADDEND, 0},
+    {37, 4096, 14336, TT_BF16, IN_PLACE, 0},
+    {5, 1536, 4112, TT_F32, APART, 0},
+    {64, 144, 2048, TT_BF16, NO_ADDEND, 16},
+    {48, 28672, 4096, TT_BF16, NO_ADDEND, 0},
 };
 
 /* A matrix of codes with scales, and its values. */

@@ -8,12 +8,14 @@
 #include "tensor/e4m3.h"
 
 struct turn_case {
-    int64_t rows, cols;
+    int64_t rows, cols, matrices; /* rows of one matrix; 0 matrices: one */
 };
 
-static const struct turn_case cases[] = {{16, 16},  {48, 16},    {16, 80},  {144, 112},
-                                         {528, 64}, {1040, 208}, {64, 1024}};
-static const struct turn_case gpu_cases[] = {{4096, 4096}, {14336, 4096}, {4096, 14336}, {1024, 8192}};
+static const struct turn_case cases[] = {{16, 16, 0},   {48, 16, 0},  {16, 80, 0},
+                                         {144, 112, 0}, {528, 64, 0}, {1040, 208, 0},
+                                         {64, 1024, 0}, {16, 48, 3},  {80, 64, 5}};
+static const struct turn_case gpu_cases[] = {
+    {4096, 4096, 0}, {14336, 4096, 0}, {4096, 14336, 0}, {1024, 8192, 0}, {1536, 2048, 7}};
 
 /* Codes of all values but NaN, rows of zeros, scales from 1e-30 to 1e4. */
 static void fill(const struct test_tensor *codes, const struct test_tensor *scale)
@@ -32,11 +34,14 @@ static void fill(const struct test_tensor *codes, const struct test_tensor *scal
 }
 
 static void expect(const struct test_tensor *codes, const struct test_tensor *scale,
-                   const struct test_tensor *transposed, const struct test_tensor *transposed_scale)
+                   const struct test_tensor *transposed, const struct test_tensor *transposed_scale,
+                   int64_t rows, int64_t matrix)
 {
-    int64_t rows = codes->view.dims[0], cols = codes->view.dims[1];
-    const uint8_t *from = codes->view.data, *to = transposed->view.data;
-    const float *row_scale = scale->view.data, *col_scale = transposed_scale->view.data;
+    int64_t cols = codes->view.dims[1];
+    const uint8_t *from = (const uint8_t *)codes->view.data + matrix * rows * cols,
+                  *to = (const uint8_t *)transposed->view.data + matrix * rows * cols;
+    const float *row_scale = (const float *)scale->view.data + matrix * rows,
+                *col_scale = (const float *)transposed_scale->view.data + matrix * cols;
     for (int64_t c = 0; c < cols; c++) {
         float largest = 0;
         for (int64_t r = 0; r < rows; r++)
@@ -58,10 +63,13 @@ static void expect(const struct test_tensor *codes, const struct test_tensor *sc
 static void run(struct test_device *device, int threads, void *context)
 {
     const struct turn_case *row = context;
-    struct test_tensor codes = test_tensor_make(TT_F8_E4M3, row->rows, row->cols, TEST_UNUSED, 0);
-    struct test_tensor scale = test_tensor_make(TT_F32, row->rows, TEST_UNUSED, TEST_UNUSED, 0);
-    struct test_tensor transposed = test_tensor_make(TT_F8_E4M3, row->cols, row->rows, TEST_UNUSED, 0);
-    struct test_tensor transposed_scale = test_tensor_make(TT_F32, row->cols, TEST_UNUSED, TEST_UNUSED, 0);
+    int64_t count = row->matrices > 0 ? row->matrices : 1;
+    struct test_tensor codes = test_tensor_make(TT_F8_E4M3, count * row->rows, row->cols, TEST_UNUSED, 0);
+    struct test_tensor scale = test_tensor_make(TT_F32, count * row->rows, TEST_UNUSED, TEST_UNUSED, 0);
+    struct test_tensor transposed =
+        test_tensor_make(TT_F8_E4M3, count * row->cols, row->rows, TEST_UNUSED, 0);
+    struct test_tensor transposed_scale =
+        test_tensor_make(TT_F32, count * row->cols, TEST_UNUSED, TEST_UNUSED, 0);
     (void)threads;
     fill(&codes, &scale);
     test_tensor_poison(&transposed);
@@ -70,10 +78,11 @@ static void run(struct test_device *device, int threads, void *context)
     struct tt_transpose_codes_args args = {.codes_NK = codes.view,
                                            .scale_N = scale.view,
                                            .transposed_KN = transposed.view,
-                                           .transposed_scale_K = transposed_scale.view};
+                                           .transposed_scale_K = transposed_scale.view,
+                                           .matrices = row->matrices};
     test_ok(tt_transpose_codes(device->stream, &args));
     TEST_TO_HOST(device, &codes, &scale, &transposed, &transposed_scale);
-    expect(&codes, &scale, &transposed, &transposed_scale);
+    for (int64_t i = 0; i < count; i++) expect(&codes, &scale, &transposed, &transposed_scale, row->rows, i);
     test_tensor_check_gaps("transposed", &transposed);
     test_tensor_check_gaps("scale", &transposed_scale);
     test_tensor_free(&codes);
@@ -100,7 +109,7 @@ static void wrong_arguments_are_refused(void **state)
     TEST_CPU_ONLY();
     test_device_open(&device, "cpu", 1);
     tt_tensor narrow = tt_tensor_1d(other.view.data, TT_F32, 32);
-    const struct tt_transpose_codes_args good = {codes.view, narrow, transposed.view, scale.view};
+    const struct tt_transpose_codes_args good = {codes.view, narrow, transposed.view, scale.view, 1};
     test_ok(tt_transpose_codes(device.stream, &good));
     struct tt_transpose_codes_args args = good;
     args.scale_N = scale.view;
@@ -111,6 +120,9 @@ static void wrong_arguments_are_refused(void **state)
     args = good;
     args.codes_NK = tt_tensor_2d(codes.view.data, TT_F8_E4M3, 32, 40);
     test_refused(tt_transpose_codes(device.stream, &args), TT_ERR_INTERNAL, "not multiples of 16");
+    args = good;
+    args.matrices = 5;
+    test_refused(tt_transpose_codes(device.stream, &args), TT_ERR_INTERNAL, "not those of 5 matrices");
     args = good;
     args.transposed_KN = tt_tensor_2d(codes.view.data, TT_F8_E4M3, 48, 32);
     test_refused(tt_transpose_codes(device.stream, &args), TT_ERR_INTERNAL, "transposed");

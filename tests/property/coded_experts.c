@@ -39,6 +39,9 @@ static const struct format {
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
+/* Experts that are multiplied in FP8, as the other linears are. */
+static const char products[] = "base_dtype fp8";
+
 static void run(const char *model, const char *output, const char *words, const char *more)
 {
     struct test_words settings = {0};
@@ -320,37 +323,71 @@ static void ranks_give_one_curve(void **state)
         }
 }
 
-static void same_adapter(const char *family, const char *a, const char *words)
+/* A change of the last bit can move an activation to the next code, 6 % away. */
+static void ranks_of_products_in_fp8_give_one_curve(void **state)
+{
+    enum { FEW = 5 };
+    static const char one[] = "bf16 false max_steps 5 save_strategy no per_device_train_batch_size 8",
+                      two[] = "bf16 false max_steps 5 save_strategy no per_device_train_batch_size 4 ranks 2";
+    double decoded[FEW], wanted[FEW], got[FEW];
+    (void)state;
+    for (int m = 0; m < FAMILIES; m++) {
+        char *output = test_folder_create();
+        run(model_of(families[m]), output, one, with_experts("base_dtype fp8 fp8_products none"));
+        assert_int_equal(test_read_log(output, "loss", decoded, FEW), FEW);
+        run(model_of(families[m]), output, one, with_experts(products));
+        assert_int_equal(test_read_log(output, "loss", wanted, FEW), FEW);
+        run(model_of(families[m]), output, two, with_experts(products));
+        assert_int_equal(test_read_log(output, "loss", got, FEW), FEW);
+        run(model_of(families[m]), output, one, products);
+        double plain;
+        assert_int_equal(test_read_log(output, "loss", &plain, 1), 1);
+        assert_true(wanted[0] != decoded[0] && wanted[0] != plain);
+        for (int s = 0; s < FEW; s++)
+            if (!(fabs(got[s] - wanted[s]) <= 5e-4 * wanted[s] &&
+                  fabs(wanted[s] - decoded[s]) <= 0.02 * decoded[s]))
+                fail_msg("%s, step %d: loss %.8f on two ranks, %.8f on one, decoded %.8f", families[m], s + 1,
+                         got[s], wanted[s], decoded[s]);
+        test_folder_remove(output);
+    }
+}
+
+static void same_adapter(const char *family, const char *a, const char *words, const char *format)
 {
     char *output = test_folder_create(), b[600];
-    run(model_of(family), output, words, with_experts(formats[1].words));
+    run(model_of(family), output, words, with_experts(format));
     (void)snprintf(b, sizeof b, "%s/adapter_model.safetensors", output);
     test_same_file(a, b);
     test_folder_remove(output);
 }
 
-/* Levels, threads, the same command again, and a run that is stopped and resumed. */
-static void other_ways_give_the_same_bits(void **state)
+/* Levels, the same command again, and a run that is stopped and resumed. */
+static void ways_give_the_same_bits(const char *family, const char *format)
 {
     static const char few[] = "bf16 true max_steps 4 per_device_train_batch_size 4 ranks 2";
     static const char *const ways[] = {"save_strategy no recompute none", "save_strategy no recompute cheap",
                                        "save_strategy no recompute block",
                                        "save_strategy no recompute offload",
                                        "save_strategy steps save_steps 2"};
-    char words[900], a[600];
+    char words[900], a[600], *saved = test_folder_create();
+    (void)snprintf(words, sizeof words, "%s save_strategy steps save_steps 2", few);
+    run(model_of(family), saved, words, with_experts(format));
+    (void)snprintf(a, sizeof a, "%s/adapter_model.safetensors", saved);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        (void)snprintf(words, sizeof words, "%s %s", few, ways[i]);
+        same_adapter(family, a, words, format);
+    }
+    (void)snprintf(words, sizeof words, "%s resume_from_checkpoint '%s/checkpoint-2'", few, saved);
+    same_adapter(family, a, words, format);
+    test_folder_remove(saved);
+}
+
+static void other_ways_give_the_same_bits(void **state)
+{
     (void)state;
     for (int m = 0; m < FAMILIES; m++) {
-        char *saved = test_folder_create();
-        (void)snprintf(words, sizeof words, "%s save_strategy steps save_steps 2", few);
-        run(model_of(families[m]), saved, words, with_experts(formats[1].words));
-        (void)snprintf(a, sizeof a, "%s/adapter_model.safetensors", saved);
-        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-            (void)snprintf(words, sizeof words, "%s %s", few, ways[i]);
-            same_adapter(families[m], a, words);
-        }
-        (void)snprintf(words, sizeof words, "%s resume_from_checkpoint '%s/checkpoint-2'", few, saved);
-        same_adapter(families[m], a, words);
-        test_folder_remove(saved);
+        ways_give_the_same_bits(families[m], formats[1].words);
+        ways_give_the_same_bits(families[m], products);
     }
 }
 
@@ -376,9 +413,12 @@ static void packing_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(codes_train_as_their_numbers), cmocka_unit_test(mxfp4_trains_as_its_numbers),
-        cmocka_unit_test(ranks_give_one_curve),         cmocka_unit_test(other_ways_give_the_same_bits),
+        cmocka_unit_test(codes_train_as_their_numbers),
+        cmocka_unit_test(mxfp4_trains_as_its_numbers),
+        cmocka_unit_test(ranks_give_one_curve),
+        cmocka_unit_test(other_ways_give_the_same_bits),
         cmocka_unit_test(packing_changes_nothing),
+        cmocka_unit_test(ranks_of_products_in_fp8_give_one_curve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,11 +39,15 @@ tt_status tt_cpu_spread_rows(struct tt_stream *stream, const struct tt_spread_ro
     int64_t rows = y->dims[0], slots = rows / x->dims[0];
     size_t element = tt_dtype_bytes(x->dtype), bytes = (size_t)x->dims[1] * element;
     const int32_t *slot = args->slot_M.data;
+    const float *scale = tt_tensor_is_empty(args->scale_T) ? NULL : args->scale_T.data;
     int threads = tt_cpu_threads(stream, rows * x->dims[1]);
 #pragma omp parallel for num_threads(threads) schedule(static)
-    for (int64_t m = 0; m < rows; m++)
+    for (int64_t m = 0; m < rows; m++) {
+        int64_t t = slot[m] / slots;
         memcpy((char *)y->data + (size_t)(m * y->strides[0]) * element,
-               (const char *)x->data + (size_t)(slot[m] / slots * x->strides[0]) * element, bytes);
+               (const char *)x->data + (size_t)(t * x->strides[0]) * element, bytes);
+        if (scale != NULL) ((float *)args->y_scale_M.data)[m] = scale[t];
+    }
     return TT_OK;
 }
 

@@ -27,10 +27,41 @@ static tt_status find_matrix(struct tt_stream *stream, const struct tt_grouped_g
     return tt_cpu_dequantize(stream, &decode);
 }
 
+/* Numbers of expert e of a contiguous stack of vectors. */
+static tt_tensor vector_of(tt_tensor stack, int64_t e)
+{
+    size_t bytes = (size_t)stack.dims[1] * tt_dtype_bytes(stack.dtype);
+    return tt_tensor_1d((char *)stack.data + (size_t)e * bytes, stack.dtype, stack.dims[1]);
+}
+
+static tt_status multiply_codes(struct tt_stream *stream, const struct tt_grouped_gemm_args *args, int64_t e,
+                                int64_t first, int64_t count)
+{
+    const struct tt_grouped_codes *codes = &args->codes;
+    tt_tensor y = tt_tensor_rows(args->y_MN, first, count);
+    float *scale = (float *)codes->x_scale_M.data + first;
+    struct tt_gemm_scaled_args product = {.a_MK = tt_tensor_rows(codes->x_MK, first, count),
+                                          .a_scale_M = tt_tensor_1d(scale, TT_F32, count),
+                                          .b_NK = matrix_of(codes->w_XNK, e),
+                                          .b_scale_N = vector_of(codes->w_scale_XN, e),
+                                          .y_MN = y,
+                                          .scratch = args->scratch};
+    TT_TRY(tt_cpu_gemm_scaled(stream, &product));
+    if (tt_tensor_is_empty(args->h_MR)) return TT_OK;
+    struct tt_gemm_args narrow = {.a = tt_tensor_rows(args->h_MR, first, count),
+                                  .b = matrix_of(args->b_XNR, e),
+                                  .c = y,
+                                  .trans_b = !args->transposed,
+                                  .alpha = 1,
+                                  .beta = 1};
+    return tt_cpu_gemm(stream, &narrow);
+}
+
 static tt_status multiply(struct tt_stream *stream, const struct tt_grouped_gemm_args *args, int64_t e,
                           int64_t first, int64_t count)
 {
     tt_tensor w;
+    if (tt_grouped_is_scaled(args)) return multiply_codes(stream, args, e, first, count);
     TT_TRY(find_matrix(stream, args, e, &w));
     tt_tensor x = tt_tensor_rows(args->x_MK, first, count), y = tt_tensor_rows(args->y_MN, first, count);
     if (tt_tensor_is_empty(args->h_MR)) {
@@ -58,11 +89,8 @@ tt_status tt_cpu_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_
         if (count == 0) continue;
         TT_TRY(multiply(stream, args, e, first, count));
         if (tt_tensor_is_empty(args->bias_XN)) continue;
-        const tt_tensor *bias = &args->bias_XN;
-        size_t bytes = (size_t)bias->dims[1] * tt_dtype_bytes(bias->dtype);
-        struct tt_bias_forward_args add = {
-            .bias_N = tt_tensor_1d((char *)bias->data + (size_t)e * bytes, bias->dtype, bias->dims[1]),
-            .y_TN = tt_tensor_rows(args->y_MN, first, count)};
+        struct tt_bias_forward_args add = {.bias_N = vector_of(args->bias_XN, e),
+                                           .y_TN = tt_tensor_rows(args->y_MN, first, count)};
         TT_TRY(tt_cpu_bias_forward(stream, &add));
     }
     return TT_OK;

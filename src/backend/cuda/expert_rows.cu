@@ -174,7 +174,8 @@ template <typename T> __device__ __forceinline__ T *row_at(const struct rows &x,
  * these are the rows of about the same tokens, which the second-level cache then holds. */
 template <typename T, int W>
 __global__ void __launch_bounds__(THREADS)
-    spread(struct rows x, const int32_t *slot, struct rows y, int64_t count, int64_t width, int slots)
+    spread(struct rows x, const int32_t *slot, struct rows y, int64_t count, int64_t width, int slots,
+           const float *scale, float *y_scale)
 {
     constexpr int AHEAD = 8;
     int64_t segment = (count + SEGMENTS - 1) / SEGMENTS,
@@ -183,6 +184,7 @@ __global__ void __launch_bounds__(THREADS)
     if (turn / SEGMENTS >= segment || m >= count) return;
     const T *from = row_at<T>(x, slot[m] / slots);
     T *to = row_at<T>(y, m);
+    if (scale != nullptr && threadIdx.x % 32 == 0) y_scale[m] = scale[slot[m] / slots];
     for (int64_t d = threadIdx.x % 32 * W; d < width; d += AHEAD * 32 * W) {
         vec<T, W> v[AHEAD];
 #pragma unroll
@@ -340,15 +342,23 @@ extern "C" tt_status tt_cuda_order_rows(struct tt_stream *stream, const struct t
     return tt_cuda_launched(stream, "order_rows", &args->ids_TS);
 }
 
+/* Codes move two at a time, as bits of a bf16. */
+static tt_tensor in_pairs(tt_tensor rows)
+{
+    return rows.dtype == TT_F8_E4M3 ? tt_tensor_2d(rows.data, TT_BF16, rows.dims[0], rows.dims[1] / 2) : rows;
+}
+
 extern "C" tt_status tt_cuda_spread_rows(struct tt_stream *stream, const struct tt_spread_rows_args *args)
 {
-    int64_t count = args->y_MD.dims[0], width = args->x_TD.dims[1];
-    return with_vectors(args->x_TD.dtype, width, args->x_TD, args->y_MD, {}, [&](auto t, auto w) {
+    tt_tensor x = in_pairs(args->x_TD), y = in_pairs(args->y_MD);
+    int64_t count = y.dims[0], width = x.dims[1];
+    return with_vectors(x.dtype, width, x, y, {}, [&](auto t, auto w) {
         int64_t turns = (count + SEGMENTS - 1) / SEGMENTS * SEGMENTS;
         spread<decltype(t), decltype(w)::value>
             <<<blocks_of_warps(turns), THREADS, 0, tt_cuda_handle(stream)>>>(
-                rows_of(args->x_TD), static_cast<const int32_t *>(args->slot_M.data), rows_of(args->y_MD),
-                count, width, (int)(count / args->x_TD.dims[0]));
+                rows_of(x), static_cast<const int32_t *>(args->slot_M.data), rows_of(y), count, width,
+                (int)(count / x.dims[0]), static_cast<const float *>(args->scale_T.data),
+                static_cast<float *>(args->y_scale_M.data));
         return tt_cuda_launched(stream, "spread_rows", &args->y_MD);
     });
 }

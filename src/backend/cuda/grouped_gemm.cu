@@ -1,5 +1,6 @@
 #include "backend/cuda/device_math.cuh"
 #include "backend/cuda/gemm/grouped.h"
+#include "backend/cuda/quant/rows_e4m3.cuh"
 
 /* Products of rows with the matrix of their expert, one element for each thread, without tensor cores: right, and slow.
  * A thread finds its expert by the borders, which stay on the device. */
@@ -19,6 +20,12 @@ struct matrix {
     {
         return load_either(data, expert * each + n * row + k * col, is_bf16);
     }
+};
+
+/* Rows and matrices in FP8; x NULL: numbers. */
+struct coded {
+    const uint8_t *x, *w; /* contiguous, w [X, n, k] */
+    const float *x_scale, *w_scale;
 };
 
 struct matrix matrix_of(const tt_tensor &w, bool transposed)
@@ -54,17 +61,33 @@ template <typename T> struct product {
     const void *bias;
     bool bias_bf16;
     float alpha;
+    struct coded coded;
 };
+
+template <typename T>
+__device__ float sum_of_codes(const struct product<T> &p, int64_t e, int64_t m, int64_t n)
+{
+    const uint8_t *x = p.coded.x + m * p.k, *w = p.coded.w + (e * p.n + n) * p.k;
+    float sum = 0;
+    for (int64_t k = 0; k < p.k; k++) sum = __fmaf_rn(e4m3_value(x[k]), e4m3_value(w[k]), sum);
+    return sum * (p.coded.x_scale[m] * p.coded.w_scale[e * p.n + n]);
+}
+
+template <typename T>
+__device__ float sum_of_numbers(const struct product<T> &p, int64_t e, int64_t m, int64_t n)
+{
+    float sum = 0;
+    for (int64_t k = 0; k < p.k; k++)
+        sum = __fmaf_rn(load_one(p.x + m * p.x_stride + k), p.w.at(e, n, k), sum);
+    return sum * p.alpha;
+}
 
 template <typename T> __global__ void __launch_bounds__(SIDE *SIDE) multiply(struct product<T> p)
 {
     int64_t n = (int64_t)blockIdx.x * SIDE + threadIdx.x, m = (int64_t)blockIdx.y * SIDE + threadIdx.y;
     if (m >= p.m || n >= p.n || m < p.border[0] || m >= p.border[p.experts]) return;
     int64_t e = expert_of(p.border, p.experts, m);
-    float sum = 0;
-    for (int64_t k = 0; k < p.k; k++)
-        sum = __fmaf_rn(load_one(p.x + m * p.x_stride + k), p.w.at(e, n, k), sum);
-    sum *= p.alpha;
+    float sum = p.coded.x != nullptr ? sum_of_codes(p, e, m, n) : sum_of_numbers(p, e, m, n);
     for (int64_t r = 0; r < p.r; r++)
         sum = __fmaf_rn(load_one(p.h + m * p.h_stride + r), p.b.at(e, n, r), sum);
     if (p.bias != nullptr) sum += load_either(p.bias, e * p.n + n, p.bias_bf16);
@@ -107,6 +130,12 @@ tt_status multiply_typed(struct tt_stream *stream, const struct tt_grouped_gemm_
     p.w = matrix_of(args->w_XNK, args->transposed), p.b = matrix_of(args->b_XNR, args->transposed);
     p.bias = args->bias_XN.data, p.bias_bf16 = args->bias_XN.dtype == TT_BF16;
     p.alpha = args->alpha == 0 ? 1 : args->alpha;
+    if (tt_grouped_is_scaled(args)) {
+        const struct tt_grouped_codes &codes = args->codes;
+        p.coded = {static_cast<const uint8_t *>(codes.x_MK.data), static_cast<const uint8_t *>(codes.w_XNK.data),
+                   static_cast<const float *>(codes.x_scale_M.data),
+                   static_cast<const float *>(codes.w_scale_XN.data)};
+    }
     if (p.n == 0) return TT_OK;
     dim3 blocks(blocks_of(p.n), blocks_of(p.m)), threads(SIDE, SIDE);
     multiply<T><<<blocks, threads, 0, tt_cuda_handle(stream)>>>(p);

@@ -42,11 +42,21 @@ tt_status tt_order_rows(struct tt_stream *stream, const struct tt_order_rows_arg
 tt_status tt_spread_rows(struct tt_stream *stream, const struct tt_spread_rows_args *args)
 {
     struct tt_check check = {.op = "spread_rows"};
+    const unsigned types = TT_TYPES_REAL | 1u << TT_F8_E4M3;
     tt_tensor x = args->x_TD, y = args->y_MD;
-    tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
-    tt_check_tensor(&check, "y", y, TT_TYPES_REAL, 2, 2);
+    tt_check_tensor(&check, "x", x, types, 2, 2);
+    tt_check_tensor(&check, "y", y, types, 2, 2);
     if (check.status != TT_OK) return check.status;
-    check_rows(&check, "y", y, y.dims[0], x.dims[1], x.dtype);
+    tt_check_shape(&check, "y", y, types, 2, TT_DIMS(y.dims[0], x.dims[1]));
+    tt_check_type(&check, "y", y, x.dtype);
+    if (x.dtype == TT_F8_E4M3) {
+        tt_check_that(&check, x.dims[1] % 16 == 0, "%lld codes of a row", (long long)x.dims[1]);
+        tt_check_contiguous(&check, "x", x);
+        tt_check_contiguous(&check, "y", y);
+        tt_check_shape(&check, "scale", args->scale_T, TT_TYPES_F32, 1, TT_DIMS(x.dims[0]));
+        tt_check_shape(&check, "scale of y", args->y_scale_M, TT_TYPES_F32, 1, TT_DIMS(y.dims[0]));
+        tt_check_apart(&check, "scale of y", args->y_scale_M, "scale", args->scale_T);
+    }
     tt_check_that(&check, x.dims[0] > 0 ? y.dims[0] % x.dims[0] == 0 : y.dims[0] == 0,
                   "%lld rows are not slots of %lld tokens", (long long)y.dims[0], (long long)x.dims[0]);
     tt_check_shape(&check, "slot", args->slot_M, TT_TYPES_I32, 1, TT_DIMS(y.dims[0]));

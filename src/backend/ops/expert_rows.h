@@ -17,9 +17,11 @@ TT_MUST_USE tt_status tt_order_rows(struct tt_stream *stream, const struct tt_or
 
 /* y[m] = x[slot[m] / S], S = M / T. */
 struct tt_spread_rows_args {
-    tt_tensor x_TD; /* f32 | bf16; rows may be strided, here and below */
+    /* f32 | bf16; rows may be strided, here and below. Or F8_E4M3, D a multiple of 16, contiguous. */
+    tt_tensor x_TD;
     tt_tensor slot_M;
-    tt_tensor y_MD; /* x's type, apart from x */
+    tt_tensor y_MD;               /* x's type, apart from x */
+    tt_tensor scale_T, y_scale_M; /* of codes, which go with them: f32; both empty otherwise */
 };
 TT_MUST_USE tt_status tt_spread_rows(struct tt_stream *stream, const struct tt_spread_rows_args *args);
 

@@ -64,7 +64,13 @@ tt_status tt_transpose_codes(struct tt_stream *stream, const struct tt_transpose
     check_operand(&check, "transposed", transposed, args->transposed_scale_K);
     tt_check_contiguous(&check, "transposed", transposed);
     if (check.status != TT_OK) return check.status;
-    check_transposed(&check, codes, "transposed", transposed);
+    int64_t count = args->matrices == 0 ? 1 : args->matrices;
+    tt_check_that(&check, count > 0 && codes.dims[0] % count == 0 && transposed.dims[0] % count == 0,
+                  "%lld and %lld rows are not those of %lld matrices", (long long)codes.dims[0],
+                  (long long)transposed.dims[0], (long long)count);
+    if (check.status != TT_OK) return check.status;
+    check_transposed(&check, tt_tensor_rows(codes, 0, codes.dims[0] / count), "transposed",
+                     tt_tensor_rows(transposed, 0, transposed.dims[0] / count));
     tt_check_apart(&check, "transposed", transposed, "codes", codes);
     tt_check_apart(&check, "its scale", args->transposed_scale_K, "scale", args->scale_N);
     return check.status != TT_OK ? check.status : tt_dispatch_transpose_codes(stream, args);

@@ -28,10 +28,12 @@ TT_MUST_USE tt_status tt_quantize_columns(struct tt_stream *stream,
                                           const struct tt_quantize_columns_args *args);
 
 /* The transposed matrix, quantized by its own rows: those of code * scale in fp32, as by tt_quantize_rows; the same
- * bits on every device. A second rounding, unless the scales are all the same. */
+ * bits on every device. A second rounding, unless the scales are all the same. Several matrices that stand one below
+ * the other are transposed each by itself: [X N, K] becomes [X K, N]. */
 struct tt_transpose_codes_args {
     tt_tensor codes_NK, scale_N; /* F8_E4M3, contiguous; f32 */
     tt_tensor transposed_KN, transposed_scale_K;
+    int64_t matrices; /* X; 0: 1 */
 };
 TT_MUST_USE tt_status tt_transpose_codes(struct tt_stream *stream,
                                          const struct tt_transpose_codes_args *args);

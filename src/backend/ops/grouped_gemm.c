@@ -1,6 +1,7 @@
 #include "backend/ops/grouped_gemm.h"
 
 #include "backend/device_impl.h"
+#include "backend/ops/gemm_scaled.h"
 
 /* Experts by `border`; 0 after a failure. */
 static int64_t check_border(struct tt_check *check, tt_tensor border)
@@ -15,6 +16,25 @@ static void check_matrices(struct tt_check *check, const char *name, tt_tensor x
 {
     tt_check_shape(check, name, x, types, 3, TT_DIMS(experts, rows, columns));
     tt_check_contiguous(check, name, x);
+}
+
+/* x and w in FP8. */
+static void check_codes(struct tt_check *check, const struct tt_stream *stream,
+                        const struct tt_grouped_gemm_args *args, int64_t experts)
+{
+    const struct tt_grouped_codes *codes = &args->codes;
+    int64_t m = args->x_MK.dims[0], k = args->x_MK.dims[1], n = args->y_MN.dims[1];
+    tt_check_that(check, tt_tensor_is_empty(args->w_XNK) && args->coded.layout == NULL,
+                  "codes of x beside another w");
+    tt_check_that(check, args->alpha == 0 || args->alpha == 1, "alpha beside scales");
+    tt_check_that(check, tt_gemm_scaled_takes(n, k), "%lld x %lld: not multiples of 16", (long long)n,
+                  (long long)k);
+    tt_check_quantized_rows(check, m, k, codes->x_MK, codes->x_scale_M);
+    check_matrices(check, "codes of w", codes->w_XNK, 1u << TT_F8_E4M3, experts, n, k);
+    tt_check_shape(check, "scales of w", codes->w_scale_XN, TT_TYPES_F32, 2, TT_DIMS(experts, n));
+    tt_check_contiguous(check, "scales of w", codes->w_scale_XN);
+    tt_check_scratch(check, args->scratch, tt_gemm_scaled_scratch(tt_stream_device(stream), m, n, k), 64);
+    tt_check_apart(check, "y", args->y_MN, "codes of x", codes->x_MK);
 }
 
 /* w, or the segment of its codes and the scratch of its numbers. */
@@ -67,18 +87,22 @@ tt_status tt_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm
     struct tt_check check = {.op = "grouped_gemm"};
     tt_tensor x = args->x_MK, y = args->y_MN;
     int64_t experts = check_border(&check, args->border_X1);
-    tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
+    bool scaled = tt_grouped_is_scaled(args);
+    if (!scaled) tt_check_tensor(&check, "x", x, TT_TYPES_REAL, 2, 2);
     tt_check_tensor(&check, "y", y, TT_TYPES_REAL, 2, 2);
     if (check.status != TT_OK) return check.status;
     tt_check_shape(&check, "y", y, TT_TYPES_REAL, 2, TT_DIMS(x.dims[0], y.dims[1]));
     tt_check_type(&check, "y", y, x.dtype);
-    check_weight(&check, args, experts);
+    if (scaled)
+        check_codes(&check, stream, args, experts);
+    else
+        check_weight(&check, args, experts);
     check_adapter(&check, args, experts);
     if (!tt_tensor_is_empty(args->bias_XN)) {
         tt_check_shape(&check, "bias", args->bias_XN, TT_TYPES_REAL, 2, TT_DIMS(experts, y.dims[1]));
         tt_check_contiguous(&check, "bias", args->bias_XN);
     }
-    tt_check_apart(&check, "y", y, "x", x);
+    if (!scaled) tt_check_apart(&check, "y", y, "x", x);
     tt_check_apart(&check, "y", y, "w", args->w_XNK);
     if (check.status != TT_OK || x.dims[0] == 0) return check.status;
     return tt_dispatch_grouped_gemm(stream, args);

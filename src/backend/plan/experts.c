@@ -74,14 +74,17 @@ tt_status plan_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_ge
 {
     double rows = (double)args->x_MK.dims[0], columns = (double)args->y_MN.dims[1];
     double depth = (double)args->x_MK.dims[1];
-    double weights = plan_size(args->w_XNK);
+    const struct tt_grouped_codes *codes = &args->codes;
+    bool scaled = tt_grouped_is_scaled(args);
+    double weights = scaled ? plan_size(codes->w_XNK) : plan_size(args->w_XNK);
     if (args->coded.layout != NULL) TT_TRY(plan_decoding(stream, args, &weights));
     if (!tt_tensor_is_empty(args->h_MR)) depth += (double)args->h_MR.dims[1];
     double experts = (double)(args->border_X1.dims[0] - 1);
+    const struct tt_chip *chip = stream->device->chip;
     tt_plan_spend(stream, grouped_flops(stream, experts, rows, columns, depth),
-                  stream->device->chip->gemm_flops,
-                  plan_size(args->x_MK) + weights + plan_size(args->h_MR) + plan_size(args->b_XNR) +
-                      plan_size(args->y_MN));
+                  scaled && chip->fp8_flops > 0 ? chip->fp8_flops : chip->gemm_flops,
+                  (scaled ? plan_size(codes->x_MK) : plan_size(args->x_MK)) + weights +
+                      plan_size(args->h_MR) + plan_size(args->b_XNR) + plan_size(args->y_MN));
     return TT_OK;
 }
 

@@ -181,9 +181,15 @@ static void turn(struct tt_stream *stream, const struct turning *turning)
 
 tt_status tt_cpu_transpose_codes(struct tt_stream *stream, const struct tt_transpose_codes_args *args)
 {
-    struct turning turning = {args->codes_NK, args->scale_N.data, args->transposed_KN.data,
-                              args->transposed_scale_K.data, tt_cpu_e4m3_decode_of(stream)};
-    turn(stream, &turning);
+    int64_t count = args->matrices == 0 ? 1 : args->matrices, rows = args->codes_NK.dims[0] / count,
+            columns = args->codes_NK.dims[1];
+    for (int64_t i = 0; i < count; i++) {
+        struct turning turning = {
+            tt_tensor_rows(args->codes_NK, i * rows, rows), (const float *)args->scale_N.data + i * rows,
+            (uint8_t *)args->transposed_KN.data + i * rows * columns,
+            (float *)args->transposed_scale_K.data + i * columns, tt_cpu_e4m3_decode_of(stream)};
+        turn(stream, &turning);
+    }
     return TT_OK;
 }
 

@@ -85,6 +85,8 @@ struct tt_cuda_gemm {
     char choices_path[512]; /* empty: no cache folder */
     void *encode;           /* the driver's cuTensorMapEncodeTiled; NULL: the fused kernel is off */
     bool has_scaled;        /* the fused kernel for E4M3 */
+    bool has_grouped, has_grouped_scaled; /* the kernels of grouped.h */
+    bool has_fp8_few;                     /* the kernel of fp8_few.h */
     bool must_fuse;
 };
 

@@ -14,10 +14,6 @@ static const int64_t least_depth = 1024;
  * beside 28672 columns). */
 static const double least_share = 0.8;
 static const int band_rows = 8; /* 4 and 16 are 0.5 to 1 % slower */
-/* The length of a chain of products in E4M3, in steps of 128 along k (fp8.cu); on an H100 at its 700 W, 16384 x 4096 x
- * 14336, with the error beside: no chains 1294 TFLOP/s and 3.3e-3, 32 steps 1245 and 2.1e-3, 16 steps 1209 and
- * 1.9e-3. */
-static const int chain_steps = 32;
 
 void tt_cuda_fused_open(struct tt_cuda_gemm *gemm, const struct tt_device *device)
 {
@@ -286,7 +282,7 @@ static bool is_plain(const struct scaled_product *product)
 static double least_share_of(const struct tt_cuda_device *cuda, const struct scaled_product *product)
 {
     static const double plain_share = 0.98;
-    const int64_t rows = TT_FUSED_CLUSTER * TT_FUSED_ROWS, chain = chain_steps * 2 * TT_FUSED_DEPTH;
+    const int64_t rows = TT_FUSED_CLUSTER * TT_FUSED_ROWS, chain = TT_FUSED_CHAIN * 2 * TT_FUSED_DEPTH;
     if (product->a.dims[1] > chain && product->a.dims[0] >= rows) return 0;
     return is_plain(product) && !cuda->gemm->must_fuse ? plain_share : least_share;
 }
@@ -298,7 +294,7 @@ static bool set_scaled(struct tt_fused_params *params, const struct scaled_produ
     if (!codes_fit(product->a, product->a_scale)) return false;
     scaled->a_scale = product->a_scale.data;
     scaled->parts = product->count;
-    scaled->chain = chain_steps;
+    scaled->chain = TT_FUSED_CHAIN;
     for (int i = 0, first = 0; i < product->count; i++) {
         tt_tensor codes = product->b[i].codes;
         if (!codes_fit(codes, product->b[i].scale)) return false;

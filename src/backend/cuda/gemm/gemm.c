@@ -14,6 +14,8 @@
 
 #include "backend/cuda/gemm/algorithms.h"
 #include "backend/cuda/gemm/few.h"
+#include "backend/cuda/gemm/fp8_few.h"
+#include "backend/cuda/gemm/grouped.h"
 #include "backend/cuda/gemm/plain.h"
 #include "base/alloc.h"
 
@@ -35,6 +37,9 @@ tt_status tt_cuda_gemm_create(struct tt_device *device, struct tt_cuda_gemm **ou
     gemm->tunes = device->tuning.gemm_tune;
     tt_gemm_choices_load(gemm, device);
     tt_cuda_fused_open(gemm, device);
+    gemm->has_grouped = gemm->encode != NULL && tt_cuda_grouped_is_built();
+    gemm->has_grouped_scaled = gemm->encode != NULL && tt_cuda_grouped_fp8_is_built();
+    gemm->has_fp8_few = gemm->encode != NULL && tt_cuda_fp8_few_is_built();
     *out = gemm;
     return TT_OK;
 out:

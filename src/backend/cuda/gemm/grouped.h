@@ -1,5 +1,5 @@
-/* Products of rows with the matrix of their expert, for Hopper: ops/grouped_gemm.h in bf16, by the loop of the kernel
- * of fused.h.
+/* Products of rows with the matrix of their expert, for Hopper: ops/grouped_gemm.h in bf16 and in E4M3 with a scale a
+ * row, by the loop of the kernel of fused.h.
  *
  * Each CTA counts the tiles of every expert from its rows, which only the device knows, and walks through all tiles of
  * all experts: the grid is the same whatever the rows, and no host reads their number. The tiles of an expert are one
@@ -24,14 +24,17 @@ extern "C" {
 enum { TT_GROUPED_EXPERTS_MAX = 1024, TT_GROUPED_BOX_ROWS = 64 /* of a and a2 */ };
 
 /* The kernel's parameter. Boxes of the maps are 64 columns by 64 rows of a and a2, by 128 rows of b and b2 [X, n, k],
- * by 64 rows of b and b2 [X, k, n]. */
+ * by 64 rows of b and b2 [X, k, n]; of codes 128 columns, and b [X, n, k] in both directions. */
 struct tt_grouped_params {
     CUtensorMap a, b, a2, b2; /* a2, b2: of the adapter */
     const int32_t *border;    /* [experts + 1] */
     int experts, n, k, r;     /* r 0: no adapter */
-    float alpha;              /* of the sums */
-    const void *bias;         /* [X, n]; NULL: none */
-    bool bias_is_bf16;        /* or fp32 */
+    float alpha;              /* of the sums; not of codes */
+    /* Codes have scales of rows, [M] and [X, n]; steps of 128 that tensor cores add at once (scaled_sums.cuh). */
+    const float *a_scale, *b_scale;
+    int chain;
+    const void *bias;  /* [X, n]; NULL: none */
+    bool bias_is_bf16; /* or fp32 */
     void *c;
     int64_t c_row;
 };
@@ -40,6 +43,10 @@ bool tt_cuda_grouped_is_built(void);
 /* Queues the kernel on `ctas` CTAs, a multiple of two; transposed: b is [X, k, n]. */
 cudaError_t tt_cuda_grouped_launch(bool transposed, const struct tt_grouped_params *params, int ctas,
                                    cudaStream_t stream);
+/* grouped_fp8.cu: the same of codes; transposed: b2 is [X, r, n]. */
+bool tt_cuda_grouped_fp8_is_built(void);
+cudaError_t tt_cuda_grouped_fp8_launch(bool transposed, const struct tt_grouped_params *params, int ctas,
+                                       cudaStream_t stream);
 
 /* grouped_few.cu: a few rows in bf16. TT_ERR_UNSUPPORTED, without a message, for an unsupported case. */
 tt_status tt_cuda_grouped_few(struct tt_stream *stream, const struct tt_grouped_gemm_args *args);

@@ -67,6 +67,12 @@ TT_DEVICE void cluster_sync()
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
 
+/* Fetches a map into the cache of the copy engine. */
+TT_DEVICE void prefetch_map(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
 /* Copies the box at (x, y) of the map to shared memory; x counts along rows. */
 TT_DEVICE void copy_tile(void *to, const CUtensorMap *map, uint64_t *barrier, int x, int y)
 {
@@ -222,6 +228,35 @@ TT_DEVICE void wgmma_64x256x32(float (&sums)[128], uint64_t a, uint64_t b, int a
                  "%128, %129, adds, 1, 1;\n}"
                  : TT_SUMS_64(0), TT_SUMS_64(64)
                  : "l"(a), "l"(b), "r"(accumulate));
+}
+
+#define TT_SUMS_NAMES_64                                                                                     \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                 \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                 \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                 \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+
+/* The same for 128 columns in E4M3: a is [64, 32] and b [128, 32], rows along k. */
+TT_DEVICE void wgmma_64x128x32(float (&sums)[64], uint64_t a, uint64_t b, int accumulate)
+{
+    asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, %66, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {" TT_SUMS_NAMES_64 "}, "
+                 "%64, %65, adds, 1, 1;\n}"
+                 : TT_SUMS_64(0)
+                 : "l"(a), "l"(b), "r"(accumulate));
+}
+
+/* Four numbers at `local` in the shared memory of CTA `cta` of the cluster. */
+TT_DEVICE float4 load_from(const float *local, uint32_t cta)
+{
+    float4 x;
+    asm volatile("{\n.reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %4, %5;\n"
+                 "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there];\n}"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                 : "r"(shared_address(local)), "r"(cta)
+                 : "memory");
+    return x;
 }
 
 /* Stores four 8 x 8 matrices: lane l gives the address of row l % 8 of matrix l / 8. */

@@ -3,6 +3,7 @@
  * because a rank refuses devices without FP8 (tt_device_multiplies_fp8) and models decode matrices whose sides are not
  * multiples of 16. */
 #include "backend/cuda/gemm/algorithms.h"
+#include "backend/cuda/gemm/fp8_few.h"
 
 static tt_status fail(const struct tt_stream *stream, const struct tt_gemm_scaled_args *args, const char *why)
 {
@@ -47,7 +48,8 @@ tt_status tt_cuda_gemm_scaled(struct tt_stream *stream, const struct tt_gemm_sca
                                         .a_scale = args->b_scale_N.data,
                                         .b_scale = args->a_scale_M.data};
     struct tt_gemm_plan *plan;
-    tt_status fused = tt_cuda_gemm_scaled_fused(stream, args);
+    tt_status fused = tt_cuda_gemm_scaled_few(stream, args);
+    if (fused == TT_ERR_UNSUPPORTED) fused = tt_cuda_gemm_scaled_fused(stream, args);
     if (fused != TT_ERR_UNSUPPORTED) return fused;
     TT_TRY(tt_gemm_plan_find(gemm, stream, &key, &operands, &plan));
     if (plan->declined) return fail(stream, args, "cuBLASLt has no algorithm for it");

@@ -15,8 +15,20 @@ struct turning {
     const float *scale; /* of codes */
     uint8_t *transposed;
     float *transposed_scale; /* in between: the largest sizes, as bits */
-    int64_t rows, cols;
+    int64_t rows, cols; /* of one of the matrices, which stand one below the other */
+    int count;
 };
+
+/* The matrix of this block. */
+__device__ __forceinline__ struct turning own_matrix(struct turning t, int bytes)
+{
+    int64_t at = blockIdx.z;
+    t.from = static_cast<const char *>(t.from) + at * t.rows * t.cols * bytes;
+    if (t.scale != nullptr) t.scale += at * t.rows;
+    t.transposed += at * t.rows * t.cols;
+    t.transposed_scale += at * t.cols;
+    return t;
+}
 
 /* WORD numbers of a row. */
 __device__ __forceinline__ void load_numbers(const struct turning &t, const uint8_t *codes, int64_t row, int64_t col,
@@ -36,8 +48,9 @@ __device__ __forceinline__ void load_numbers(const struct turning &t, const T *n
 }
 
 /* A block has TILE columns; a thread has four of them, and every ROWS_A_STEP-th row. */
-template <typename T> __global__ void __launch_bounds__(THREADS) find_largest(const struct turning t)
+template <typename T> __global__ void __launch_bounds__(THREADS) find_largest(const struct turning all)
 {
+    const struct turning t = own_matrix(all, sizeof(T));
     __shared__ uint32_t shared[TILE];
     int word = threadIdx.x % TILE_WORDS;
     int64_t col = (int64_t)blockIdx.x * TILE + word * WORD, end = ((int64_t)blockIdx.y + 1) * SIZED_ROWS;
@@ -64,11 +77,12 @@ template <typename T> __global__ void __launch_bounds__(THREADS) find_largest(co
 __global__ void __launch_bounds__(THREADS) make_scales(const struct turning t)
 {
     int64_t col = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (col < t.cols) t.transposed_scale[col] = row_scale(__float_as_uint(t.transposed_scale[col]));
+    if (col < t.count * t.cols) t.transposed_scale[col] = row_scale(__float_as_uint(t.transposed_scale[col]));
 }
 
-template <typename T> __global__ void __launch_bounds__(THREADS) turn_tiles(const struct turning t)
+template <typename T> __global__ void __launch_bounds__(THREADS) turn_tiles(const struct turning all)
 {
+    const struct turning t = own_matrix(all, sizeof(T));
     __shared__ uint8_t tile[TILE][TILE + WORD];
     int64_t first_col = (int64_t)blockIdx.x * TILE, first_row = (int64_t)blockIdx.y * TILE;
     int word = threadIdx.x % TILE_WORDS, step = threadIdx.x / TILE_WORDS;
@@ -96,12 +110,14 @@ template <typename T> tt_status transpose(struct tt_stream *stream, const struct
 {
     cudaStream_t on = tt_cuda_handle(stream);
     unsigned columns = (unsigned)((t.cols + TILE - 1) / TILE);
-    dim3 sized(columns, (unsigned)((t.rows + SIZED_ROWS - 1) / SIZED_ROWS)),
-        tiles(columns, (unsigned)((t.rows + TILE - 1) / TILE));
-    TT_TRY(tt_cuda_check(cudaMemsetAsync(t.transposed_scale, 0, (size_t)t.cols * sizeof(float), on), stream,
+    unsigned count = (unsigned)t.count;
+    int64_t scales = t.count * t.cols;
+    dim3 sized(columns, (unsigned)((t.rows + SIZED_ROWS - 1) / SIZED_ROWS), count),
+        tiles(columns, (unsigned)((t.rows + TILE - 1) / TILE), count);
+    TT_TRY(tt_cuda_check(cudaMemsetAsync(t.transposed_scale, 0, (size_t)scales * sizeof(float), on), stream,
                          "the largest sizes of columns"));
     find_largest<T><<<sized, THREADS, 0, on>>>(t);
-    make_scales<<<(unsigned)((t.cols + THREADS - 1) / THREADS), THREADS, 0, on>>>(t);
+    make_scales<<<(unsigned)((scales + THREADS - 1) / THREADS), THREADS, 0, on>>>(t);
     turn_tiles<T><<<tiles, THREADS, 0, on>>>(t);
     return TT_OK;
 }
@@ -111,12 +127,14 @@ template <typename T> tt_status transpose(struct tt_stream *stream, const struct
 extern "C" tt_status tt_cuda_transpose_codes(struct tt_stream *stream, const struct tt_transpose_codes_args *args)
 {
     const tt_tensor &codes = args->codes_NK;
+    int count = args->matrices == 0 ? 1 : (int)args->matrices;
     struct turning t = {codes.data,
                         static_cast<const float *>(args->scale_N.data),
                         static_cast<uint8_t *>(args->transposed_KN.data),
                         static_cast<float *>(args->transposed_scale_K.data),
-                        codes.dims[0],
-                        codes.dims[1]};
+                        codes.dims[0] / count,
+                        codes.dims[1],
+                        count};
     TT_TRY(transpose<uint8_t>(stream, t));
     return tt_cuda_launched(stream, "transpose_codes", &codes);
 }
@@ -129,7 +147,8 @@ extern "C" tt_status tt_cuda_quantize_columns(struct tt_stream *stream, const st
                         static_cast<uint8_t *>(args->codes_KM.data),
                         static_cast<float *>(args->scale_K.data),
                         x.dims[0],
-                        x.dims[1]};
+                        x.dims[1],
+                        1};
     TT_TRY(x.dtype == TT_BF16 ? transpose<bf16>(stream, t) : transpose<float>(stream, t));
     return tt_cuda_launched(stream, "quantize_columns", &x);
 }
