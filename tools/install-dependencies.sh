@@ -32,7 +32,6 @@ required=(
     "libzstd-dev: has_library libzstd"
 )
 optional=(
-    "libmicrohttpd-dev: has_library libmicrohttpd"
     "libjpeg62-turbo-dev: has_library libjpeg"
     "libspng-dev: has_library spng"
     "libcairo2-dev: has_library cairo"

@@ -8,8 +8,10 @@
 static const struct {
     const char *name, *built;
 } features[] = {
-    {"MPI", TT_BUILT_MPI}, {"HTTP", TT_BUILT_HTTP},          {"JPEG", TT_BUILT_JPEG},
-    {"PNG", TT_BUILT_PNG}, {"plots as PNG", TT_BUILT_CAIRO},
+    {"MPI", TT_BUILT_MPI},
+    {"JPEG", TT_BUILT_JPEG},
+    {"PNG", TT_BUILT_PNG},
+    {"plots as PNG", TT_BUILT_CAIRO},
 };
 
 static tt_status append(struct tt_str *text, const char *name, const char *value)

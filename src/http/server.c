@@ -1,17 +1,15 @@
 #include "http/server.h"
 
-#ifdef TT_HAVE_MICROHTTPD
-
-#include <arpa/inet.h>
 #include <errno.h>
-#include <microhttpd.h>
 #include <netdb.h>
-#include <pthread.h>
-#include <stdatomic.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -19,376 +17,498 @@
 #include "base/number.h"
 #include "base/thread.h"
 #include "http/connections.h"
+#include "http/exchange.h"
 #include "http/hosts.h"
+#include "http/response.h"
 
 enum {
-    HEADER_BYTES_MAX = 32 << 10,
-    STREAM_BLOCK = 4096,
-    PATH_BYTES = 256,
-    ENDING_MAX = 64,       /* connections that are shut down, and not closed yet */
+    BLOCK_BYTES = 64 << 10,
+    EVENTS_MAX = 64,
+    ACCEPTS_MAX = 64,      /* between two looks at other connections */
+    ROUNDS_MAX = 64,       /* of one connection, likewise */
     OTHER_FILES_MAX = 768, /* descriptors of the program, and of its other sockets */
 };
-static const double watch_seconds = 0.2, warn_seconds = 60;
+static const double watch_seconds = 0.2, warn_seconds = 60, linger_seconds = 2;
+static const char plain_text[] = "text/plain; charset=utf-8";
 static const char too_large_text[] = "{\"error\": {\"message\": \"the body is too large\", \"type\": "
                                      "\"invalid_request_error\", \"param\": null, \"code\": null}}\n";
 static const char foreign_text[] =
     "this server does not answer to that name: ask for it by localhost or by an address "
     "in numbers, or name the host in its setting allowed_hosts\n";
 
+/* A connection belongs to the server's thread. */
+struct connection {
+    struct tt_http_line line; /* the first member: a line of the ring is a connection */
+    struct tt_http_server *server;
+    struct tt_http_request request;
+    struct tt_str in, out;
+    size_t in_taken, out_taken;
+    uint32_t watched; /* EPOLLIN, EPOLLOUT */
+    double moved;     /* tt_clock_seconds: when the client last took bytes */
+    bool closes;      /* after what is in `out` */
+    bool lingers;     /* all is sent: bytes that come are dropped until the client has closed, too */
+    bool dead;
+    struct connection *next_dead;
+};
+
+/* The thread owns everything but the queue, `busy` and `closes`. */
 struct tt_http_server {
     struct tt_http_config config;
-    struct MHD_Daemon *daemon;
-    struct tt_thread *watch;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
+    struct tt_thread *thread;
+    struct tt_http_queue queue;
+    int poll, listener, port;
+    bool deaf; /* no descriptor was left for a connection: the next look listens again */
     struct tt_http_lines lines;
+    struct connection *dead; /* to be freed once no event can name them */
     struct tt_http_hosts hosts;
     double warned; /* tt_clock_seconds; 0: never */
+    atomic_size_t busy;
     atomic_bool closes;
-    int port;
+    char block[BLOCK_BYTES];
 };
 
-/* `lock` guards everything from `connection` on. The order of locks: the server's, then the exchange's. */
-struct tt_http_exchange {
-    struct tt_http_server *server;
-    struct tt_http_line *line; /* of the server's thread */
-    atomic_int references;
-    char method[16], path[PATH_BYTES];
-    struct tt_str body;
-    bool handled, too_large, foreign; /* of the server's thread */
-    pthread_mutex_t lock;
-    struct MHD_Connection *connection; /* NULL: gone */
-    bool suspended, begun, streams, ended, broken, gone;
-    int code;
-    const char *type, *policy; /* policy: NULL: none */
-    struct tt_str out;
-    size_t taken; /* of `out` */
-};
-
-static void set_stage(struct tt_http_server *server, struct tt_http_line *line, enum tt_http_stage stage,
-                      struct tt_http_exchange *exchange)
+static void drop(struct connection *connection)
 {
-    pthread_mutex_lock(&server->lock);
-    line->stage = stage;
-    line->exchange = exchange;
+    struct tt_http_server *server = connection->server;
+    if (connection->dead) return;
+    connection->dead = true;
+    if (connection->line.exchange != NULL) {
+        tt_http_exchange_leave(connection->line.exchange);
+        atomic_fetch_sub(&server->busy, 1);
+    }
+    tt_http_lines_remove(&connection->line);
+    close(connection->line.file);
+    connection->next_dead = server->dead;
+    server->dead = connection;
+}
+
+static void bury(struct tt_http_server *server)
+{
+    while (server->dead != NULL) {
+        struct connection *connection = server->dead;
+        server->dead = connection->next_dead;
+        tt_http_request_deinit(&connection->request);
+        tt_str_deinit(&connection->in);
+        tt_str_deinit(&connection->out);
+        tt_free(connection);
+    }
+}
+
+/* Errors and the end of both directions are reported in any case. */
+static void watch(struct connection *connection, uint32_t events)
+{
+    if (connection->watched == events) return;
+    struct epoll_event event = {.events = events, .data.ptr = connection};
+    if (epoll_ctl(connection->server->poll, EPOLL_CTL_MOD, connection->line.file, &event) != 0)
+        drop(connection);
+    connection->watched = events;
+}
+
+/* ---- Requests ---- */
+
+static void set_stage(struct connection *connection, enum tt_http_stage stage)
+{
+    connection->line.stage = stage;
     /* a request has one time for its head and its body */
-    if (stage != TT_HTTP_SENDS) line->since = tt_clock_seconds();
-    pthread_mutex_unlock(&server->lock);
+    if (stage != TT_HTTP_SENDS) connection->line.since = tt_clock_seconds();
 }
 
-void tt_http_release(struct tt_http_exchange *exchange)
+static void end_request(struct connection *connection, bool keeps)
 {
-    static const char text[] = "no answer\n";
-    if (exchange == NULL) return;
-    pthread_mutex_lock(&exchange->lock);
-    bool lost = exchange->connection != NULL && exchange->handled && !exchange->begun;
-    pthread_mutex_unlock(&exchange->lock);
-    if (lost) tt_http_answer(exchange, 500, "text/plain", text, sizeof text - 1);
-    if (atomic_fetch_sub(&exchange->references, 1) > 1) return;
-    tt_str_deinit(&exchange->body);
-    tt_str_deinit(&exchange->out);
-    pthread_mutex_destroy(&exchange->lock);
-    tt_free(exchange);
+    connection->closes = !keeps;
+    tt_http_request_reset(&connection->request);
+    set_stage(connection, TT_HTTP_IDLE);
 }
 
-/* The caller holds the lock of the exchange. */
-static void wake(struct tt_http_exchange *exchange)
+/* An answer of the server itself. */
+static void say(struct connection *connection, int code, const char *type, const char *text)
 {
-    if (!exchange->suspended) return;
-    exchange->suspended = false;
-    MHD_resume_connection(exchange->connection);
+    const struct tt_http_request *request = &connection->request;
+    bool whole = request->step == TT_HTTP_WHOLE;
+    const struct tt_http_head head = {.code = code,
+                                      .type = type,
+                                      .sized = true,
+                                      .bytes = strlen(text),
+                                      .old = request->old,
+                                      .keeps = whole && request->keeps};
+    tt_status status = tt_http_head_append(&head, &connection->out);
+    if (status == TT_OK && strcmp(request->method, "HEAD") != 0)
+        status = tt_str_append_text(&connection->out, text);
+    end_request(connection, head.keeps);
+    if (status == TT_OK) return;
+    tt_error_clear();
+    drop(connection);
 }
 
-/* The caller holds the lock of the exchange: the connection waits for wake. False where it must not wait any more. */
-static bool suspend(struct tt_http_exchange *exchange)
+/* The server's own reason to refuse this request, once its head is complete. */
+static bool refuse(struct connection *connection)
 {
-    if (exchange->gone || exchange->broken || atomic_load(&exchange->server->closes)) return false;
-    exchange->suspended = true;
-    MHD_suspend_connection(exchange->connection);
+    const struct tt_http_request *request = &connection->request;
+    const struct tt_http_server *server = connection->server;
+    const char *host =
+        request->authority != NULL ? request->authority : tt_http_request_field(request, "Host");
+    if (!tt_http_path_is_one_of(request->path, server->config.probes) &&
+        !tt_http_host_is_allowed(&server->hosts, host))
+        say(connection, 403, plain_text, foreign_text);
+    else if (request->too_large)
+        say(connection, 413, "application/json", too_large_text);
+    else
+        return false;
     return true;
 }
 
-void tt_http_origin(const struct tt_http_exchange *exchange, unsigned char origin[TT_ORIGIN_BYTES])
+static void handle(struct connection *connection)
 {
-    if (exchange->line != NULL)
-        memcpy(origin, exchange->line->origin, TT_ORIGIN_BYTES);
-    else
-        memset(origin, 0, TT_ORIGIN_BYTES);
+    struct tt_http_server *server = connection->server;
+    struct tt_http_exchange *exchange =
+        tt_http_exchange_make(&connection->request, &server->queue, &connection->line);
+    if (exchange == NULL) {
+        tt_error_clear();
+        drop(connection);
+        return;
+    }
+    connection->line.exchange = exchange;
+    set_stage(connection, TT_HTTP_ANSWERED);
+    connection->moved = connection->line.since;
+    atomic_fetch_add(&server->busy, 1);
+    atomic_fetch_add(&exchange->references, 1);
+    server->config.handler(server->config.context, exchange);
+    exchange->request = NULL;
 }
 
-static ssize_t read_stream(void *context, uint64_t position, char *block, size_t most)
+/* A client that sends its body already reads no answer before its end; one that waits for leave is answered at once. */
+static void answer_expectation(struct connection *connection)
 {
-    struct tt_http_exchange *exchange = context;
-    ssize_t bytes = 0;
-    (void)position;
-    pthread_mutex_lock(&exchange->lock);
-    size_t left = exchange->out.bytes - exchange->taken;
-    if (left > 0) {
-        bytes = (ssize_t)(left < most ? left : most);
-        memcpy(block, exchange->out.data + exchange->taken, (size_t)bytes);
-        exchange->taken += (size_t)bytes;
-        if (exchange->taken == exchange->out.bytes) {
-            tt_str_clear(&exchange->out);
-            exchange->taken = 0;
+    if (refuse(connection) || connection->in_taken < connection->in.bytes) return;
+    if (tt_str_append_text(&connection->out, "HTTP/1.1 100 Continue\r\n\r\n") == TT_OK) return;
+    tt_error_clear();
+    drop(connection);
+}
+
+/* Reads what has come. True: there is something to answer. */
+static bool read_request(struct connection *connection)
+{
+    struct tt_http_request *request = &connection->request;
+    while (connection->in_taken < connection->in.bytes) {
+        bool head = request->step == TT_HTTP_AT_HEAD;
+        connection->in_taken += tt_http_request_read(request, connection->in.data + connection->in_taken,
+                                                     connection->in.bytes - connection->in_taken);
+        if (request->step == TT_HTTP_AT_HEAD) continue;
+        if (head) set_stage(connection, TT_HTTP_SENDS);
+        if (request->step == TT_HTTP_REFUSED) {
+            say(connection, request->code, plain_text, request->reason);
+            return true;
         }
-    } else if (exchange->ended && !exchange->broken) {
-        bytes = MHD_CONTENT_READER_END_OF_STREAM;
-    } else if (!suspend(exchange)) {
-        bytes = MHD_CONTENT_READER_END_WITH_ERROR;
+        if (request->step == TT_HTTP_WHOLE) {
+            if (!refuse(connection)) handle(connection);
+            return true;
+        }
+        if (head && request->expects) {
+            answer_expectation(connection);
+            return true;
+        }
     }
-    pthread_mutex_unlock(&exchange->lock);
-    return bytes;
+    tt_str_deinit(&connection->in);
+    connection->in_taken = 0;
+    return false;
 }
 
-static enum MHD_Result queue(struct MHD_Connection *connection, int code, const char *type,
-                             const char *policy, struct MHD_Response *response)
+/* False: nothing has come. */
+static bool receive(struct connection *connection)
 {
-    if (response == NULL) return MHD_NO;
-    if (policy != NULL) (void)MHD_add_response_header(response, "Content-Security-Policy", policy);
-    (void)MHD_add_response_header(response, "Content-Type", type);
-    (void)MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    (void)MHD_add_response_header(response, "Cache-Control", "no-store");
-    enum MHD_Result result = MHD_queue_response(connection, (unsigned)code, response);
-    MHD_destroy_response(response);
-    return result;
-}
-
-static enum MHD_Result queue_text(struct MHD_Connection *connection, int code, const char *type,
-                                  const char *text)
-{
-    return queue(connection, code, type, NULL,
-                 MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_MUST_COPY));
-}
-
-/* Queues the answer, or lets the connection wait for it. */
-static enum MHD_Result respond(struct tt_http_exchange *exchange)
-{
-    enum MHD_Result result = MHD_NO;
-    pthread_mutex_lock(&exchange->lock);
-    struct MHD_Connection *connection = exchange->connection;
-    if (exchange->broken || exchange->gone) {
-        result = MHD_NO;
-    } else if (!exchange->begun) {
-        result = suspend(exchange) ? MHD_YES : MHD_NO;
-    } else if (exchange->streams) {
-        result = queue(
-            connection, exchange->code, exchange->type, exchange->policy,
-            MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, exchange, NULL));
-    } else {
-        result = queue(connection, exchange->code, exchange->type, exchange->policy,
-                       MHD_create_response_from_buffer(
-                           exchange->out.bytes, (void *)tt_str_text(&exchange->out), MHD_RESPMEM_MUST_COPY));
-        tt_str_clear(&exchange->out);
+    struct tt_http_server *server = connection->server;
+    ssize_t bytes = recv(connection->line.file, server->block, sizeof server->block, 0);
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) {
+        watch(connection, EPOLLIN);
+        return false;
     }
-    pthread_mutex_unlock(&exchange->lock);
-    return result;
+    if (bytes > 0 && tt_str_append(&connection->in, server->block, (size_t)bytes) == TT_OK) return true;
+    tt_error_clear();
+    drop(connection);
+    return false;
 }
 
-static struct tt_http_exchange *make_exchange(struct tt_http_server *server,
-                                              struct MHD_Connection *connection, const char *url,
-                                              const char *method)
+/* ---- Answers ---- */
+
+/* Sends. False: the client takes no more now, or never. */
+static bool flush(struct connection *connection)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    struct tt_http_exchange *exchange = tt_calloc(1, sizeof *exchange);
-    if (exchange == NULL || info == NULL || info->socket_context == NULL) {
-        tt_free(exchange);
-        return NULL;
+    while (connection->out_taken < connection->out.bytes) {
+        ssize_t bytes = send(connection->line.file, connection->out.data + connection->out_taken,
+                             connection->out.bytes - connection->out_taken, MSG_NOSIGNAL);
+        if (bytes >= 0) {
+            connection->out_taken += (size_t)bytes;
+            connection->moved = tt_clock_seconds();
+        } else if (errno == EAGAIN) {
+            watch(connection, EPOLLOUT);
+            return false;
+        } else if (errno != EINTR) {
+            drop(connection);
+            return false;
+        }
     }
-    exchange->server = server;
-    exchange->connection = connection;
-    exchange->line = info->socket_context;
-    pthread_mutex_init(&exchange->lock, NULL);
-    atomic_store(&exchange->references, 1);
-    snprintf(exchange->method, sizeof exchange->method, "%s", method);
-    snprintf(exchange->path, sizeof exchange->path, "%s", url);
-    return exchange;
+    tt_str_clear(&connection->out);
+    connection->out_taken = 0;
+    return true;
 }
 
-/* A new request, whose headers are complete. */
-static enum MHD_Result begin_request(struct tt_http_server *server, struct MHD_Connection *connection,
-                                     const char *url, const char *method, void **state)
+/* The client must fetch its answer from its end on. */
+static void note_end(struct connection *connection)
 {
-    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
-    struct tt_http_exchange *exchange = make_exchange(server, connection, url, method);
-    if (exchange == NULL) return MHD_NO;
-    *state = exchange;
-    if (strlen(url) >= PATH_BYTES) return queue_text(connection, 414, "text/plain", "the path is too long\n");
-    exchange->too_large = length != NULL && strtoull(length, NULL, 10) > server->config.body_bytes;
-    exchange->foreign = !tt_http_path_is_one_of(url, server->config.probes) &&
-                        !tt_http_host_is_allowed(
-                            &server->hosts, MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host"));
-    set_stage(server, exchange->line, TT_HTTP_SENDS, NULL);
-    /* A client that is sending its body already reads no answer before the end: the bytes are dropped. */
-    bool asks = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Expect") != NULL;
-    return exchange->too_large && asks ? queue_text(connection, 413, "application/json", too_large_text)
-                                       : MHD_YES;
+    if (connection->line.stage == TT_HTTP_ANSWERED && tt_http_exchange_is_ended(connection->line.exchange))
+        set_stage(connection, TT_HTTP_FETCHES);
 }
 
-static enum MHD_Result on_request(void *context, struct MHD_Connection *connection, const char *url,
-                                  const char *method, const char *version, const char *data, size_t *bytes,
-                                  void **state)
+/* False: the answer is not there yet. */
+static bool answer(struct connection *connection)
 {
-    struct tt_http_server *server = context;
-    struct tt_http_exchange *exchange = *state;
-    (void)version;
-    if (exchange == NULL) return begin_request(server, connection, url, method, state);
-    if (*bytes > 0) {
-        exchange->too_large |= *bytes > server->config.body_bytes - exchange->body.bytes;
-        if (!exchange->too_large && tt_str_append(&exchange->body, data, *bytes) != TT_OK) return MHD_NO;
-        *bytes = 0;
-        return MHD_YES;
+    struct tt_http_exchange *exchange = connection->line.exchange;
+    note_end(connection);
+    switch (tt_http_exchange_give(exchange, &connection->out)) {
+    case TT_HTTP_GIVES_NOTHING:
+        watch(connection, 0);
+        return false;
+    case TT_HTTP_GIVES_FAILURE:
+        drop(connection);
+        return false;
+    case TT_HTTP_GIVES_END:
+        connection->line.exchange = NULL;
+        end_request(connection, exchange->keeps);
+        tt_http_exchange_leave(exchange);
+        atomic_fetch_sub(&connection->server->busy, 1);
+        break;
+    case TT_HTTP_GIVES_BYTES:
+        break;
     }
-    if (exchange->foreign) return queue_text(connection, 403, "text/plain; charset=utf-8", foreign_text);
-    if (exchange->too_large) return queue_text(connection, 413, "application/json", too_large_text);
-    if (!exchange->handled) {
-        exchange->handled = true;
-        set_stage(server, exchange->line, TT_HTTP_ANSWERED, exchange);
-        atomic_fetch_add(&exchange->references, 1);
-        server->config.handler(server->config.context, exchange);
+    return true;
+}
+
+/* A connection that is closed while bytes of the client are under way would take the answer from it (RFC 9112, 9.6). */
+static void linger(struct connection *connection)
+{
+    (void)shutdown(connection->line.file, SHUT_WR);
+    connection->lingers = true;
+    set_stage(connection, TT_HTTP_IDLE);
+    watch(connection, EPOLLIN);
+}
+
+static void advance(struct connection *connection)
+{
+    for (int round = 0; !connection->dead && flush(connection); round++) {
+        if (round == ROUNDS_MAX) {
+            watch(connection, EPOLLOUT); /* comes back at once */
+            return;
+        }
+        if (connection->line.exchange != NULL) {
+            if (!answer(connection)) return;
+        } else if (connection->closes) {
+            linger(connection);
+            return;
+        } else if (!read_request(connection) && !receive(connection)) {
+            return;
+        }
     }
-    return respond(exchange);
 }
 
-static void on_completed(void *context, struct MHD_Connection *connection, void **state,
-                         enum MHD_RequestTerminationCode why)
+static void drain(struct connection *connection)
 {
-    struct tt_http_server *server = context;
-    struct tt_http_exchange *exchange = *state;
-    (void)connection, (void)why;
-    if (exchange == NULL) return;
-    *state = NULL;
-    set_stage(server, exchange->line, TT_HTTP_IDLE, NULL);
-    pthread_mutex_lock(&exchange->lock);
-    exchange->connection = NULL;
-    exchange->gone = true;
-    exchange->suspended = false;
-    pthread_mutex_unlock(&exchange->lock);
-    tt_http_release(exchange);
+    struct tt_http_server *server = connection->server;
+    ssize_t bytes = recv(connection->line.file, server->block, sizeof server->block, 0);
+    if (bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR)) drop(connection);
 }
 
-/* The caller holds the server's lock. */
-static void make_room(struct tt_http_server *server, struct tt_http_line *line, double now)
+/* ---- Connections ---- */
+
+static void make_room(struct tt_http_server *server, struct connection *connection)
 {
-    struct tt_http_line *victim = tt_http_lines_add(&server->lines, line);
+    double now = connection->line.since;
+    struct tt_http_line *victim = tt_http_lines_add(&server->lines, &connection->line);
     if (victim == NULL) return;
-    (void)shutdown(victim->file, SHUT_RDWR);
+    drop((struct connection *)victim);
     if (server->warned > 0 && now - server->warned < warn_seconds) return;
     server->warned = now;
     tt_warn("port %d: more than %zu connections: %s", server->port, server->lines.most,
-            victim != line ? "the oldest idle one is closed for each new one"
-                           : "all wait for their answers, so new ones are closed");
+            victim != &connection->line ? "the oldest idle one is closed for each new one"
+                                        : "all wait for their answers, so new ones are closed");
 }
 
-static void begin_line(struct tt_http_server *server, struct MHD_Connection *connection,
-                       struct tt_http_line *line)
+static void begin_connection(struct tt_http_server *server, int file, const struct sockaddr *from)
 {
-    const union MHD_ConnectionInfo *file =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    const union MHD_ConnectionInfo *from =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
-    if (file == NULL || from == NULL) return;
-    *line = (struct tt_http_line){.file = file->connect_fd,
-                                  .local = tt_address_is_loopback(from->client_addr),
-                                  .since = tt_clock_seconds()};
-    tt_origin_of(from->client_addr, line->origin);
-    pthread_mutex_lock(&server->lock);
-    make_room(server, line, line->since);
-    pthread_mutex_unlock(&server->lock);
-}
-
-static void on_connection(void *context, struct MHD_Connection *connection, void **state,
-                          enum MHD_ConnectionNotificationCode code)
-{
-    struct tt_http_server *server = context;
-    struct tt_http_line *line = *state;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *state = line = tt_calloc(1, sizeof *line);
-        if (line != NULL) begin_line(server, connection, line);
+    int on = 1;
+    struct connection *connection = tt_calloc(1, sizeof *connection);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
+    if (connection == NULL || epoll_ctl(server->poll, EPOLL_CTL_ADD, file, &event) != 0) {
+        tt_error_clear();
+        tt_free(connection);
+        close(file);
         return;
     }
-    *state = NULL;
-    if (line == NULL) return;
-    pthread_mutex_lock(&server->lock);
-    tt_http_lines_remove(line);
-    pthread_mutex_unlock(&server->lock);
-    tt_free(line);
+    (void)setsockopt(file, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    connection->server = server;
+    connection->watched = EPOLLIN;
+    connection->request.body_most = server->config.body_bytes;
+    connection->line = (struct tt_http_line){
+        .file = file, .local = tt_address_is_loopback(from), .since = tt_clock_seconds()};
+    tt_origin_of(from, connection->line.origin);
+    make_room(server, connection);
 }
 
-static void leave(struct tt_http_exchange *exchange)
+static void listen_again(struct tt_http_server *server, bool hears)
 {
-    pthread_mutex_lock(&exchange->lock);
-    exchange->gone = true;
-    if (exchange->connection != NULL) wake(exchange);
-    pthread_mutex_unlock(&exchange->lock);
+    struct epoll_event event = {.events = hears ? EPOLLIN : 0, .data.ptr = &server->listener};
+    if (epoll_ctl(server->poll, EPOLL_CTL_MOD, server->listener, &event) == 0) server->deaf = !hears;
 }
 
-/* libmicrohttpd does not look at a connection that waits for its answer; nor does it limit the time of a request. */
-static void check_line(struct tt_http_line *line, double now, double seconds)
+static void accept_all(struct tt_http_server *server)
+{
+    for (int i = 0; i < ACCEPTS_MAX; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t bytes = sizeof from;
+        int file = accept4(server->listener, (struct sockaddr *)&from, &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (file >= 0) {
+            begin_connection(server, file, (struct sockaddr *)&from);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            listen_again(server, false);
+        return;
+    }
+}
+
+/* Deadlines, and clients that have gone while their answers are made. */
+static void check(struct connection *connection, double now)
 {
     char byte;
+    const struct tt_http_line *line = &connection->line;
+    double seconds = connection->server->config.seconds;
+    if (connection->lingers && seconds > linger_seconds) seconds = linger_seconds;
     if (line->stage != TT_HTTP_ANSWERED) {
-        if (now > line->since + seconds) (void)shutdown(line->file, SHUT_RDWR);
+        if (now > line->since + seconds) drop(connection);
         return;
     }
-    ssize_t bytes = recv(line->file, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (bytes > 0 || (bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))) return;
-    if (line->exchange != NULL) leave(line->exchange);
+    ssize_t bytes = recv(line->file, &byte, 1, MSG_PEEK);
+    if (bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR))
+        drop(connection);
+    else if (connection->out_taken < connection->out.bytes && now > connection->moved + seconds)
+        drop(connection);
 }
 
-static tt_status watch(void *argument)
+static void check_all(struct tt_http_server *server, double now)
+{
+    struct tt_http_line *next;
+    for (struct tt_http_line *line = server->lines.ring.next; line != &server->lines.ring; line = next) {
+        next = line->next;
+        check((struct connection *)line, now);
+    }
+    if (server->deaf) listen_again(server, true);
+}
+
+static void answer_queue(struct tt_http_server *server)
+{
+    struct tt_http_exchange *exchange = tt_http_queue_take(&server->queue), *next;
+    for (; exchange != NULL; exchange = next) {
+        next = tt_http_queue_next(exchange);
+        struct connection *connection = (struct connection *)exchange->line;
+        if (connection != NULL) {
+            note_end(connection);
+            advance(connection);
+        }
+        tt_http_exchange_release(exchange);
+    }
+}
+
+static void on_event(struct tt_http_server *server, const struct epoll_event *event)
+{
+    if (event->data.ptr == &server->queue) return; /* looked at after all events */
+    if (event->data.ptr == &server->listener) {
+        accept_all(server);
+        return;
+    }
+    struct connection *connection = event->data.ptr;
+    if (connection->dead) return;
+    if ((event->events & (EPOLLERR | EPOLLHUP)) != 0)
+        drop(connection);
+    else if (connection->lingers)
+        drain(connection);
+    else
+        advance(connection);
+}
+
+static tt_status serve(void *argument)
 {
     struct tt_http_server *server = argument;
-    pthread_mutex_lock(&server->lock);
+    struct epoll_event events[EVENTS_MAX];
+    double checked = tt_clock_seconds();
     while (!atomic_load(&server->closes)) {
+        bool empty = server->lines.ring.next == &server->lines.ring && !server->deaf;
+        int count = epoll_wait(server->poll, events, EVENTS_MAX, empty ? -1 : (int)(watch_seconds * 1e3));
+        for (int i = 0; i < count; i++) on_event(server, &events[i]);
+        answer_queue(server);
         double now = tt_clock_seconds();
-        for (struct tt_http_line *line = server->lines.ring.next; line != &server->lines.ring;
-             line = line->next)
-            check_line(line, now, server->config.seconds);
-        (void)tt_cond_wait_until(&server->changed, &server->lock, now + watch_seconds);
+        if (now >= checked + watch_seconds) {
+            check_all(server, now);
+            checked = now;
+        }
+        bury(server);
     }
-    pthread_mutex_unlock(&server->lock);
     return TT_OK;
 }
 
-static void on_log(void *context, const char *format, va_list arguments)
+/* ---- The server ---- */
+
+static tt_status listen_at(struct tt_http_server *server, const struct addrinfo *address)
 {
-    char text[400];
-    (void)context;
-    (void)tt_vsnprintf(text, sizeof text, format, arguments);
-    text[strcspn(text, "\n")] = 0;
-    tt_debug("http: %s", text);
+    int on = 1;
+    struct sockaddr_storage bound = {0};
+    socklen_t bytes = sizeof bound;
+    int file = socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    server->listener = file;
+    bool listens = file >= 0 && setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+                   (address->ai_family != AF_INET6 ||
+                    setsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) == 0) &&
+                   bind(file, address->ai_addr, address->ai_addrlen) == 0 && listen(file, SOMAXCONN) == 0 &&
+                   getsockname(file, (struct sockaddr *)&bound, &bytes) == 0;
+    if (!listens) {
+        const struct tt_http_config *config = &server->config;
+        tt_fail(TT_ERR_IO, "cannot listen at %s port %d: %s", config->host, config->port,
+                tt_errno_text(errno));
+        tt_hint("--%s N chooses another port; 0 takes a free one",
+                config->port_setting != NULL ? config->port_setting : "port");
+        return TT_ERR_IO;
+    }
+    server->port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
+                                                     : ((struct sockaddr_in *)&bound)->sin_port);
+    return TT_OK;
 }
 
-static tt_status start_daemon(struct tt_http_server *server)
+static tt_status start_listening(struct tt_http_server *server)
 {
-    const struct tt_http_config *config = &server->config;
-    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE, .ai_socktype = SOCK_STREAM};
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+                             .ai_socktype = SOCK_STREAM};
     struct addrinfo *address = NULL;
     char port[16];
-    snprintf(port, sizeof port, "%d", config->port);
-    if (getaddrinfo(config->host, port, &hints, &address) != 0) {
-        tt_fail(TT_ERR_USAGE, "'%.100s' is no address to listen at", config->host);
+    snprintf(port, sizeof port, "%d", server->config.port);
+    if (getaddrinfo(server->config.host, port, &hints, &address) != 0) {
+        tt_fail(TT_ERR_USAGE, "'%.100s' is no address to listen at", server->config.host);
         tt_hint("127.0.0.1: this machine only; 0.0.0.0: all its networks");
         return TT_ERR_USAGE;
     }
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
-    if (address->ai_family == AF_INET6) flags |= MHD_USE_IPv6;
-    errno = 0;
-    server->daemon = MHD_start_daemon(
-        flags, (uint16_t)config->port, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, on_log,
-        NULL, MHD_OPTION_SOCK_ADDR, address->ai_addr, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)server->lines.most + ENDING_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)(config->seconds + 1.0), MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES_MAX,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_NOTIFY_CONNECTION, on_connection,
-        server, MHD_OPTION_END);
-    int reason = errno;
+    tt_status status = listen_at(server, address);
     freeaddrinfo(address);
-    if (server->daemon != NULL) return TT_OK;
-    tt_fail(TT_ERR_IO, "cannot listen at %s port %d: %s", config->host, config->port, tt_errno_text(reason));
-    tt_hint("--%s N chooses another port; 0 takes a free one",
-            config->port_setting != NULL ? config->port_setting : "port");
-    return TT_ERR_IO;
+    return status;
+}
+
+static tt_status start_polling(struct tt_http_server *server)
+{
+    struct epoll_event listening = {.events = EPOLLIN, .data.ptr = &server->listener};
+    struct epoll_event woken = {.events = EPOLLIN, .data.ptr = &server->queue};
+    server->poll = epoll_create1(EPOLL_CLOEXEC);
+    server->queue.file = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (server->poll < 0 || server->queue.file < 0 ||
+        epoll_ctl(server->poll, EPOLL_CTL_ADD, server->listener, &listening) != 0 ||
+        epoll_ctl(server->poll, EPOLL_CTL_ADD, server->queue.file, &woken) != 0)
+        return tt_fail_errno(errno, "cannot wait for connections");
+    return TT_OK;
 }
 
 tt_status tt_http_open(const struct tt_http_config *config, struct tt_http_server **out)
@@ -399,16 +519,13 @@ tt_status tt_http_open(const struct tt_http_config *config, struct tt_http_serve
     if (server == NULL) return TT_ERR_MEMORY;
     server->config = *config;
     server->hosts = (struct tt_http_hosts){config->allowed_hosts, !tt_host_is_loopback(config->host)};
-    pthread_mutex_init(&server->lock, NULL);
-    pthread_cond_init(&server->changed, NULL);
+    server->poll = server->listener = server->queue.file = -1;
+    pthread_mutex_init(&server->queue.lock, NULL);
     TT_GO(
         tt_http_lines_init(tt_crowd_capacity((size_t)config->connections, OTHER_FILES_MAX), &server->lines));
-    TT_GO(start_daemon(server));
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    pthread_mutex_lock(&server->lock);
-    server->port = info != NULL ? info->port : config->port;
-    pthread_mutex_unlock(&server->lock);
-    TT_GO(tt_thread_start("http watch", watch, server, &server->watch));
+    TT_GO(start_listening(server));
+    TT_GO(start_polling(server));
+    TT_GO(tt_thread_start("http", serve, server, &server->thread));
     *out = server;
     server = NULL;
 out:
@@ -423,137 +540,33 @@ int tt_http_port(const struct tt_http_server *server)
 
 size_t tt_http_busy(struct tt_http_server *server)
 {
-    size_t count = 0;
-    pthread_mutex_lock(&server->lock);
-    for (struct tt_http_line *line = server->lines.ring.next; line != &server->lines.ring; line = line->next)
-        count += line->exchange != NULL;
-    pthread_mutex_unlock(&server->lock);
-    return count;
+    return atomic_load(&server->busy);
+}
+
+static void close_file(int file)
+{
+    if (file >= 0) close(file);
 }
 
 void tt_http_close(struct tt_http_server *server)
 {
+    const uint64_t one = 1;
     if (server == NULL) return;
     atomic_store(&server->closes, true);
-    pthread_mutex_lock(&server->lock);
-    pthread_cond_broadcast(&server->changed);
-    for (struct tt_http_line *line = server->lines.ring.next; line != &server->lines.ring; line = line->next)
-        if (line->exchange != NULL) leave(line->exchange);
-    pthread_mutex_unlock(&server->lock);
-    if (server->watch != NULL && tt_thread_join(server->watch) != TT_OK) tt_error_clear();
-    if (server->daemon != NULL) MHD_stop_daemon(server->daemon);
-    pthread_mutex_destroy(&server->lock);
-    pthread_cond_destroy(&server->changed);
+    (void)!write(server->queue.file, &one, sizeof one);
+    if (server->thread != NULL && tt_thread_join(server->thread) != TT_OK) tt_error_clear();
+    while (server->lines.crowd != NULL && server->lines.ring.next != &server->lines.ring)
+        drop((struct connection *)server->lines.ring.next);
+    struct tt_http_exchange *exchange = server->queue.file >= 0 ? tt_http_queue_take(&server->queue) : NULL;
+    for (struct tt_http_exchange *next; exchange != NULL; exchange = next) {
+        next = tt_http_queue_next(exchange);
+        tt_http_exchange_release(exchange);
+    }
+    bury(server);
+    close_file(server->listener);
+    close_file(server->poll);
+    close_file(server->queue.file);
+    pthread_mutex_destroy(&server->queue.lock);
     tt_http_lines_deinit(&server->lines);
     tt_free(server);
 }
-
-const char *tt_http_method(const struct tt_http_exchange *exchange)
-{
-    return exchange->method;
-}
-
-const char *tt_http_path(const struct tt_http_exchange *exchange)
-{
-    return exchange->path;
-}
-
-struct tt_span tt_http_body(const struct tt_http_exchange *exchange)
-{
-    return (struct tt_span){tt_str_text(&exchange->body), exchange->body.bytes};
-}
-
-const char *tt_http_header(const struct tt_http_exchange *exchange, const char *name)
-{
-    return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
-}
-
-/* Adds to the answer and lets the connection go on. */
-static void put(struct tt_http_exchange *exchange, const char *data, size_t bytes)
-{
-    if (exchange->gone || bytes == 0) return;
-    if (tt_str_append(&exchange->out, data, bytes) == TT_OK) return;
-    tt_error_clear();
-    exchange->broken = true;
-}
-
-/* The client must fetch its answer from now on. */
-static void end_answer(struct tt_http_exchange *exchange)
-{
-    struct tt_http_server *server = exchange->server;
-    bool gone = tt_http_is_gone(exchange);
-    if (gone) return;
-    pthread_mutex_lock(&server->lock);
-    for (struct tt_http_line *line = server->lines.ring.next; line != &server->lines.ring;
-         line = line->next) {
-        if (line->exchange != exchange) continue;
-        line->stage = TT_HTTP_FETCHES;
-        line->since = tt_clock_seconds();
-    }
-    pthread_mutex_unlock(&server->lock);
-}
-
-void tt_http_answer(struct tt_http_exchange *exchange, int code, const char *type, const char *body,
-                    size_t bytes)
-{
-    end_answer(exchange);
-    pthread_mutex_lock(&exchange->lock);
-    exchange->code = code;
-    exchange->type = type;
-    put(exchange, body, bytes);
-    exchange->begun = exchange->ended = true;
-    wake(exchange);
-    pthread_mutex_unlock(&exchange->lock);
-}
-
-void tt_http_begin(struct tt_http_exchange *exchange, int code, const char *type)
-{
-    pthread_mutex_lock(&exchange->lock);
-    exchange->code = code;
-    exchange->type = type;
-    exchange->begun = exchange->streams = true;
-    wake(exchange);
-    pthread_mutex_unlock(&exchange->lock);
-}
-
-void tt_http_set_policy(struct tt_http_exchange *exchange, const char *policy)
-{
-    pthread_mutex_lock(&exchange->lock);
-    exchange->policy = policy;
-    pthread_mutex_unlock(&exchange->lock);
-}
-
-void tt_http_write(struct tt_http_exchange *exchange, const char *data, size_t bytes)
-{
-    pthread_mutex_lock(&exchange->lock);
-    put(exchange, data, bytes);
-    wake(exchange);
-    pthread_mutex_unlock(&exchange->lock);
-}
-
-void tt_http_end(struct tt_http_exchange *exchange)
-{
-    end_answer(exchange);
-    pthread_mutex_lock(&exchange->lock);
-    exchange->ended = true;
-    wake(exchange);
-    pthread_mutex_unlock(&exchange->lock);
-}
-
-size_t tt_http_pending(struct tt_http_exchange *exchange)
-{
-    pthread_mutex_lock(&exchange->lock);
-    size_t pending = exchange->out.bytes - exchange->taken;
-    pthread_mutex_unlock(&exchange->lock);
-    return pending;
-}
-
-bool tt_http_is_gone(struct tt_http_exchange *exchange)
-{
-    pthread_mutex_lock(&exchange->lock);
-    bool gone = exchange->gone;
-    pthread_mutex_unlock(&exchange->lock);
-    return gone;
-}
-
-#endif

@@ -1,6 +1,6 @@
-/* An HTTP/1.1 server for strangers, over libmicrohttpd: everything that a client can make grow has a bound, and a slow
- * one has a deadline. One thread of the server reads and writes all connections; handlers run on it and must not wait:
- * they answer at once, or keep the exchange and let another thread answer.
+/* An HTTP/1.1 server for strangers: everything that a client can make grow has a bound, and a slow one has a deadline.
+ * One thread of the server reads and writes all connections; handlers run on it and must not wait: they answer at once,
+ * or keep the exchange and let another thread answer.
  *
  * An exchange is one request and its response. A handler owns a reference, which it, or the thread that it hands the
  * exchange to, releases. An exchange that is released without an answer is answered with 500. */
@@ -32,7 +32,7 @@ struct tt_http_config {
     void *context;
 };
 
-/* TT_ERR_UNSUPPORTED in a build without libmicrohttpd, TT_ERR_USAGE: a wrong address, TT_ERR_IO: a port in use. */
+/* TT_ERR_USAGE: a wrong address, TT_ERR_IO: a port in use. */
 TT_MUST_USE tt_status tt_http_open(const struct tt_http_config *config, struct tt_http_server **out);
 int tt_http_port(const struct tt_http_server *server);
 /* Requests that are not answered yet, or whose answer the client has not fetched. Idle connections are none. */

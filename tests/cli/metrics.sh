@@ -4,10 +4,6 @@
 source "$(dirname "$0")/../tools/command_line.sh" "$1"
 golden=$root/tests/golden/llama2
 run=(train --model_name_or_path "$golden/model" --dataset_name "$golden/train.jsonl" --report_to none --device cpu)
-if ! "$trimtab" "${run[@]}" --output_dir none --max_steps 1 --metrics_port 0 >said 2>&1 && grep -q 'has no HTTP server' said; then
-    echo "skipped: this build has no HTTP server"
-    exit 77
-fi
 
 trap "" PIPE # a server may close before it has read all
 

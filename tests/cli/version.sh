@@ -16,7 +16,6 @@ part() {
     fi
 }
 part MPI libmpi
-part HTTP libmicrohttpd
 part JPEG libjpeg
 part PNG libspng
 grep -qE '^  plots as PNG  +(none|cairo 1\.)' said || fail "plots: $(cat said)"
