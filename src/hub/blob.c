@@ -12,49 +12,23 @@ struct taking {
     const struct hub_blob *blob;
     struct tt_partial_file partial;
     struct hub_sum sum;
-    size_t gathered; /* bytes in the sum's room that are not in the file yet */
 };
-
-static tt_status store_gathered(struct taking *taking)
-{
-    size_t bytes = taking->gathered;
-    taking->gathered = 0;
-    if (bytes == 0) return TT_OK;
-    TT_TRY(tt_partial_file_append(&taking->partial, hub_sum_room(&taking->sum), bytes));
-    hub_sum_add(&taking->sum, bytes);
-    taking->blob->taken(taking->blob->context, (int64_t)bytes);
-    return TT_OK;
-}
 
 static tt_status take(void *context, const void *data, size_t bytes)
 {
     struct taking *taking = context;
     const struct hub_blob *blob = taking->blob;
-    if (bytes > blob->file->bytes - taking->partial.bytes - taking->gathered)
+    if (bytes > blob->file->bytes - taking->partial.bytes)
         return tt_fail(TT_ERR_DATA, "'%s' is longer than the listing says", blob->file->path);
-    for (size_t at = 0; at < bytes;) {
-        size_t room = HUB_PIECE_BYTES - taking->gathered, now = bytes - at < room ? bytes - at : room;
-        memcpy(hub_sum_room(&taking->sum) + taking->gathered, (const unsigned char *)data + at, now);
-        taking->gathered += now;
-        at += now;
-        if (taking->gathered == HUB_PIECE_BYTES) TT_TRY(store_gathered(taking));
-    }
+    TT_TRY(tt_partial_file_append(&taking->partial, data, bytes));
+    hub_sum_add(&taking->sum, data, bytes);
+    blob->taken(blob->context, (int64_t)bytes);
     return TT_OK;
 }
 
-/* The sum of what is there already. */
-static tt_status sum_of_begin(struct taking *taking)
+static bool is_stopped(void *context)
 {
-    for (uint64_t at = 0; at < taking->partial.bytes;) {
-        uint64_t left = taking->partial.bytes - at;
-        size_t bytes = left < HUB_PIECE_BYTES ? (size_t)left : HUB_PIECE_BYTES;
-        TT_TRY(tt_file_pread(taking->partial.descriptor, taking->partial.path, hub_sum_room(&taking->sum),
-                             bytes, at));
-        hub_sum_add(&taking->sum, bytes);
-        at += bytes;
-        if (hub_is_stopped(taking->blob->hub)) return tt_fail(TT_ERR_CANCELLED, "stopped on request");
-    }
-    return TT_OK;
+    return hub_is_stopped(context);
 }
 
 static tt_status request_rest(struct taking *taking)
@@ -74,14 +48,6 @@ static tt_status request_rest(struct taking *taking)
                                      .ranged = taking->partial.bytes > 0,
                                      .first = taking->partial.bytes};
     status = hub_call(blob->hub, blob->repository, &request, &answer);
-    if (status == TT_OK) {
-        status = store_gathered(taking);
-    } else {
-        struct tt_error error;
-        tt_error_copy(&error);
-        (void)store_gathered(taking); /* what came is kept for the next try */
-        (void)tt_error_restore(&error);
-    }
 out:
     tt_str_deinit(&url);
     tt_str_deinit(&what);
@@ -98,7 +64,7 @@ static tt_status start_anew(struct taking *taking)
 static tt_status fetch_rest(struct taking *taking)
 {
     const struct tt_hub_file *file = taking->blob->file;
-    TT_TRY(sum_of_begin(taking));
+    TT_TRY(hub_sum_begin_of_file(&taking->sum, is_stopped, taking->blob->hub));
     if (taking->partial.bytes < file->bytes || file->bytes == 0) TT_TRY(request_rest(taking));
     if (taking->partial.bytes == file->bytes) return TT_OK;
     return tt_fail(TT_ERR_IO, "'%s' ends after %llu of %llu bytes", file->path,
@@ -113,12 +79,13 @@ static tt_status complete(struct taking *taking, bool *same)
     char digits[TT_HUB_DIGEST_BYTES];
     uint64_t left_behind = taking->partial.bytes;
     *same = true;
-    TT_TRY(hub_sum_begin(&taking->sum, file, taking->blob->aside && file->bytes >= HUB_LARGE_BYTES));
-    taking->gathered = 0;
+    hub_sum_begin(&taking->sum, file, &taking->partial,
+                  taking->blob->aside && file->bytes >= HUB_LARGE_BYTES);
     tt_status status = fetch_rest(taking);
     tt_error_copy(&error);
-    hub_sum_end(&taking->sum, digits);
+    tt_status summed = hub_sum_end(&taking->sum, status == TT_OK ? digits : NULL);
     if (status != TT_OK) return tt_error_restore(&error);
+    TT_TRY(summed);
     *same = strcmp(digits, file->digest) == 0;
     if (*same) return TT_OK;
     TT_TRY(start_anew(taking));
@@ -157,7 +124,7 @@ struct waiting {
     const char *path;
 };
 
-static bool is_stopped(void *context)
+static bool ends_waiting(void *context)
 {
     const struct waiting *waiting = context;
     return hub_is_stopped(waiting->hub);
@@ -177,7 +144,7 @@ tt_status hub_blob_fetch(const struct hub_blob *blob)
     struct waiting waiting = {blob->hub, blob->file->path};
     TT_GO(tt_str_printf(&path, "%s/blobs/%s", blob->folder, blob->file->digest));
     TT_GO(tt_str_printf(&lock, "%s/%s.lock", blob->locks, blob->file->digest));
-    TT_GO(tt_flock_take(lock.data, is_stopped, tell, &waiting, &descriptor));
+    TT_GO(tt_flock_take(lock.data, ends_waiting, tell, &waiting, &descriptor));
     status = fetch_locked(blob, path.data);
     tt_file_close(descriptor);
 out:
