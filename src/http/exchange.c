@@ -38,6 +38,22 @@ void tt_http_exchange_release(struct tt_http_exchange *exchange)
     tt_free(exchange);
 }
 
+/* The caller holds the lock of the exchange: the thread of the server shall look at it. */
+static void wake(struct tt_http_exchange *exchange)
+{
+    const uint64_t one = 1;
+    struct tt_http_queue *queue = exchange->queue;
+    if (exchange->gone || exchange->queued) return;
+    exchange->queued = true;
+    atomic_fetch_add(&exchange->references, 1);
+    pthread_mutex_lock(&queue->lock);
+    bool first = queue->first == NULL;
+    exchange->next = queue->first;
+    queue->first = exchange;
+    pthread_mutex_unlock(&queue->lock);
+    if (first) (void)!write(queue->file, &one, sizeof one);
+}
+
 void tt_http_release(struct tt_http_exchange *exchange)
 {
     static const char text[] = "no answer\n";
@@ -46,6 +62,11 @@ void tt_http_release(struct tt_http_exchange *exchange)
     bool lost = !exchange->gone && !exchange->begun;
     pthread_mutex_unlock(&exchange->lock);
     if (lost) tt_http_answer(exchange, 500, "text/plain", text, sizeof text - 1);
+    pthread_mutex_lock(&exchange->lock);
+    exchange->last = 0;
+    exchange->released = true;
+    wake(exchange);
+    pthread_mutex_unlock(&exchange->lock);
     tt_http_exchange_release(exchange);
 }
 
@@ -62,25 +83,9 @@ void tt_http_exchange_leave(struct tt_http_exchange *exchange)
 bool tt_http_exchange_is_ended(struct tt_http_exchange *exchange)
 {
     pthread_mutex_lock(&exchange->lock);
-    bool ended = exchange->ended;
+    bool ended = exchange->ended && exchange->released;
     pthread_mutex_unlock(&exchange->lock);
     return ended;
-}
-
-/* The caller holds the lock of the exchange: the thread of the server shall look at it. */
-static void wake(struct tt_http_exchange *exchange)
-{
-    const uint64_t one = 1;
-    struct tt_http_queue *queue = exchange->queue;
-    if (exchange->gone || exchange->queued) return;
-    exchange->queued = true;
-    atomic_fetch_add(&exchange->references, 1);
-    pthread_mutex_lock(&queue->lock);
-    bool first = queue->first == NULL;
-    exchange->next = queue->first;
-    queue->first = exchange;
-    pthread_mutex_unlock(&queue->lock);
-    if (first) (void)!write(queue->file, &one, sizeof one);
 }
 
 struct tt_http_exchange *tt_http_queue_take(struct tt_http_queue *queue)
@@ -127,7 +132,7 @@ static tt_status give_head(struct tt_http_exchange *exchange, struct tt_str *wir
 
 static tt_status give_piece(struct tt_http_exchange *exchange, struct tt_str *wire)
 {
-    size_t bytes = tt_smaller_size(exchange->out.bytes - exchange->taken, PIECE_BYTES);
+    size_t bytes = tt_smaller_size(exchange->out.bytes - exchange->taken - exchange->last, PIECE_BYTES);
     const char *data = exchange->out.data + exchange->taken;
     exchange->taken += bytes;
     if (strcmp(exchange->method, "HEAD") != 0 && exchange->code != 204) {
@@ -155,13 +160,13 @@ enum tt_http_given tt_http_exchange_give(struct tt_http_exchange *exchange, stru
     pthread_mutex_lock(&exchange->lock);
     if (exchange->broken)
         given = TT_HTTP_GIVES_FAILURE;
-    else if (!exchange->begun)
+    else if (!exchange->begun || !(exchange->streams || exchange->released))
         given = TT_HTTP_GIVES_NOTHING;
     else if (!exchange->head_sent)
         status = give_head(exchange, wire);
-    else if (exchange->taken < exchange->out.bytes)
+    else if (exchange->taken < exchange->out.bytes - exchange->last)
         status = give_piece(exchange, wire);
-    else if (!exchange->ended)
+    else if (!exchange->ended || !exchange->released)
         given = TT_HTTP_GIVES_NOTHING;
     else if (!exchange->end_sent)
         status = give_end(exchange, wire);
@@ -222,7 +227,6 @@ void tt_http_answer(struct tt_http_exchange *exchange, int code, const char *typ
     exchange->type = type;
     put(exchange, body, bytes);
     exchange->begun = exchange->ended = true;
-    wake(exchange);
     pthread_mutex_unlock(&exchange->lock);
 }
 
@@ -251,11 +255,13 @@ void tt_http_write(struct tt_http_exchange *exchange, const char *data, size_t b
     pthread_mutex_unlock(&exchange->lock);
 }
 
-void tt_http_end(struct tt_http_exchange *exchange)
+void tt_http_end(struct tt_http_exchange *exchange, const char *data, size_t bytes)
 {
     pthread_mutex_lock(&exchange->lock);
+    size_t before = exchange->out.bytes;
+    put(exchange, data, bytes);
+    exchange->last += exchange->out.bytes - before;
     exchange->ended = true;
-    wake(exchange);
     pthread_mutex_unlock(&exchange->lock);
 }
 

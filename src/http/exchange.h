@@ -29,11 +29,12 @@ struct tt_http_exchange {
     pthread_mutex_t lock;
     struct tt_http_queue *queue;   /* valid until `gone` */
     struct tt_http_exchange *next; /* in the queue */
-    bool queued, begun, streams, ended, broken, gone;
+    bool queued, begun, streams, ended, released, broken, gone;
     int code;
     const char *type, *policy; /* policy: NULL: none */
     struct tt_str out;
     size_t taken; /* of `out` */
+    size_t last;  /* bytes at the end of `out` that wait for the release */
 };
 
 /* Takes the body of the request over. The caller owns a reference; NULL: no memory. */

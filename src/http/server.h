@@ -3,7 +3,8 @@
  * or keep the exchange and let another thread answer.
  *
  * An exchange is one request and its response. A handler owns a reference, which it, or the thread that it hands the
- * exchange to, releases. An exchange that is released without an answer is answered with 500. */
+ * exchange to, releases. The end of the answer leaves with the release: what its owner did before is done before the
+ * client can know the end. An exchange that is released without an answer is answered with 500. */
 #ifndef TT_HTTP_SERVER_H
 #define TT_HTTP_SERVER_H
 
@@ -50,7 +51,8 @@ const char *tt_http_header(const struct tt_http_exchange *exchange, const char *
 /* Whose request it is (base/crowd.h); during the call of the handler. */
 void tt_http_origin(const struct tt_http_exchange *exchange, unsigned char origin[TT_ORIGIN_BYTES]);
 
-/* The response, once for each exchange, from any thread: a whole one, or one that grows by writes until the end.
+/* The response, once for each exchange, from any thread: a whole one, or one that grows by writes until the end, which
+ * has the last bytes. A whole one and the end wait for the release.
  * `type` is a constant. Out of memory the client gets an incomplete answer and a closed connection. */
 void tt_http_answer(struct tt_http_exchange *exchange, int code, const char *type, const char *body,
                     size_t bytes);
@@ -58,7 +60,7 @@ void tt_http_begin(struct tt_http_exchange *exchange, int code, const char *type
 /* The header Content-Security-Policy of the response, before it is given; lent as long as the server is open. */
 void tt_http_set_policy(struct tt_http_exchange *exchange, const char *policy);
 void tt_http_write(struct tt_http_exchange *exchange, const char *data, size_t bytes);
-void tt_http_end(struct tt_http_exchange *exchange);
+void tt_http_end(struct tt_http_exchange *exchange, const char *data, size_t bytes);
 /* Bytes written that the connection has not taken. A writer that waits for 0 bounds the memory of a slow client. */
 size_t tt_http_pending(struct tt_http_exchange *exchange);
 /* The client has closed the connection, or the server closes. */

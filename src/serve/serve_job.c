@@ -20,13 +20,17 @@ struct tt_serve_adapter_call tt_serve_adapter_call_of(const struct tt_serve_conf
                                           .takes = config->takes_adapters};
 }
 
-void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_job *job)
+void tt_serve_job_cancel(const struct tt_serve_config *config, struct tt_serve_job *job)
 {
-    if (job == NULL) return;
-    for (; job->ended < job->asked; job->ended++) { /* its client has left, or the server ends */
+    for (; job->ended < job->asked; job->ended++) {
         job->client->running--;
         tt_serve_count_end(config->metrics, TT_SERVE_CANCELLED);
     }
+}
+
+void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_job *job)
+{
+    if (job == NULL) return;
     for (size_t i = 0; i < job->choice_count; i++) {
         tt_talk_answer_deinit(config->talk, &job->choices[i].answer);
         tt_str_deinit(&job->choices[i].text);
@@ -199,7 +203,7 @@ bool tt_serve_job_ask(const struct tt_serve_config *config, struct tt_serve_job 
     }
     if (!job->request.stream) tt_serve_fail(job->exchange, status, NULL);
     tt_error_clear();
-    tt_http_end(job->exchange);
+    tt_http_end(job->exchange, NULL, 0);
     return false;
 }
 
@@ -458,8 +462,10 @@ static tt_status deliver(const struct tt_serve_config *config, struct tt_serve_j
         tt_http_answer(job->exchange, 200, "application/json", out.data, out.bytes);
     } else if (finished || tt_http_pending(job->exchange) == 0) {
         TT_GO(write_events(config, job, finished, &out));
-        tt_http_write(job->exchange, tt_str_text(&out), out.bytes);
-        if (finished) tt_http_end(job->exchange);
+        if (finished)
+            tt_http_end(job->exchange, tt_str_text(&out), out.bytes);
+        else
+            tt_http_write(job->exchange, tt_str_text(&out), out.bytes);
     }
 out:
     tt_str_deinit(&out);
@@ -527,10 +533,9 @@ bool tt_serve_job_advance(const struct tt_serve_config *config, struct tt_serve_
     if (tt_http_is_gone(job->exchange)) return true;
     tt_status status = advance_choices(config, job, &news);
     bool finished = job->ended == job->choice_count;
-    /* Counted before its client can know the end. */
     if (finished) tt_serve_observe(config->metrics, TT_SERVE_REQUEST_TIME, tt_clock_seconds() - job->arrived);
     if (status == TT_OK && news) status = deliver(config, job, finished);
     if (status != TT_OK && !job->request.stream) tt_serve_fail(job->exchange, status, NULL);
-    if (status != TT_OK) tt_http_end(job->exchange);
+    if (status != TT_OK) tt_http_end(job->exchange, NULL, 0);
     return finished || status != TT_OK;
 }

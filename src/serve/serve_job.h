@@ -39,7 +39,7 @@ struct tt_serve_client {
 
 struct tt_serve_job {
     struct tt_serve_job *next;
-    struct tt_serve_client *client;    /* lent */
+    struct tt_serve_client *client;    /* lent until the server takes the job off its load */
     struct tt_http_exchange *exchange; /* owned reference */
     struct tt_api_request request;
     enum tt_api_form form;
@@ -68,6 +68,9 @@ static inline const struct tt_serve_prompt *tt_serve_prompt_of(const struct tt_s
 
 struct tt_serve_adapter_call tt_serve_adapter_call_of(const struct tt_serve_config *config,
                                                       const struct tt_serve_job *job);
+/* Ends the answers that still run: its client has left, or the server ends. */
+void tt_serve_job_cancel(const struct tt_serve_config *config, struct tt_serve_job *job);
+/* Its client gets the end of its answer. */
 void tt_serve_job_destroy(const struct tt_serve_config *config, struct tt_serve_job *job);
 /* Makes its prompts. False: it has been answered, with an error where it asks for generations. */
 bool tt_serve_job_begin(const struct tt_serve_config *config, struct tt_serve_job *job);

@@ -15,8 +15,8 @@
 #include "serve/model_list.h"
 #include "serve/refuse.h"
 #include "serve/serve_job.h"
+#include "serve/trial.h"
 
-enum { TRIED_TOKENS = 64, TRIED_NEW = 3 };
 static const char json_type[] = "application/json";
 static const char *const probes[] = {"/healthz", "/health", "/readyz", NULL};
 
@@ -355,17 +355,18 @@ static void handle(void *context, struct tt_http_exchange *exchange)
 
 /* ---- The thread of the engine ---- */
 
+/* A client that knows the end of its answer finds its place free: the job is no load before its exchange is released. */
 static void end_job(struct tt_server *server, struct tt_serve_job **at)
 {
     struct tt_serve_job *job = *at;
-    struct tt_serve_client *client = job->client;
     size_t answers = weight_of(job);
     *at = job->next;
-    tt_serve_job_destroy(&server->config, job);
+    tt_serve_job_cancel(&server->config, job);
     pthread_mutex_lock(&server->lock);
     server->load -= answers;
-    leave_client(server, client, answers);
+    leave_client(server, job->client, answers);
     pthread_mutex_unlock(&server->lock);
+    tt_serve_job_destroy(&server->config, job);
 }
 
 /* Waits for requests if nothing runs, and begins them. False: the server closes. */
@@ -442,6 +443,24 @@ static void publish(struct tt_server *server)
     tt_serve_publish(server->config.metrics, &state);
 }
 
+/* Brings the jobs up to the engine's state. Returns those that are over, which are no longer among the running ones. */
+static struct tt_serve_job *advance_jobs(struct tt_server *server)
+{
+    struct tt_serve_job *over = NULL, **end = &over;
+    for (struct tt_serve_job **at = &server->running; *at != NULL;) {
+        struct tt_serve_job *job = *at;
+        if (!tt_serve_job_advance(&server->config, job)) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        job->next = NULL;
+        *end = job;
+        end = &job->next;
+    }
+    return over;
+}
+
 static tt_status generate(void *argument)
 {
     struct tt_server *server = argument;
@@ -450,57 +469,15 @@ static tt_status generate(void *argument)
         bool busy;
         fill_slots(server);
         status = tt_generation_team_step(server->config.talk->team, &busy);
-        for (struct tt_serve_job **at = &server->running; status == TT_OK && *at != NULL;) {
-            if (tt_serve_job_advance(&server->config, *at))
-                end_job(server, at);
-            else
-                at = &(*at)->next;
-        }
+        struct tt_serve_job *over = status == TT_OK ? advance_jobs(server) : NULL;
         publish(server);
+        while (over != NULL) end_job(server, &over);
     }
     if (status != TT_OK) atomic_store(&server->failed, true);
     return status;
 }
 
 /* ---- The begin ---- */
-
-/* A request of a model, of all kinds of work: a prompt in parts and single tokens, drawn with penalties, with their
- * log p. What it computes no later request is the first to try. */
-static tt_status try_model(const struct tt_serve_config *config, size_t index, int32_t *ids)
-{
-    struct tt_generation_team *team = config->talk->team;
-    struct tt_talk_answer answer;
-    int64_t room = tt_talk_length(config->talk) - TRIED_NEW,
-            count = room < TRIED_TOKENS ? room : TRIED_TOKENS;
-    struct tt_generation_request request = {
-        .prompt = ids,
-        .prompt_count = count > 0 ? (size_t)count : 1,
-        .max_new_tokens = count > 0 ? TRIED_NEW : 1,
-        .sampling = {.sample = true, .temperature = 1, .top_k = 2, .top_p = 0.9, .repetition_penalty = 1.1},
-        .ignore_end = true,
-        .adapter_off = index == 0,
-        .adapter = index > 0 ? (int)index - 1 : 0,
-        .wants_logprobs = true,
-        .top_logprobs = TT_TOP_LOGPROBS_MAX,
-    };
-    TT_TRY(tt_talk_ask(config->talk, &request, &answer));
-    tt_status status = TT_OK;
-    for (bool busy = true; busy && status == TT_OK;) status = tt_generation_team_step(team, &busy);
-    tt_talk_answer_deinit(config->talk, &answer);
-    if (status != TT_OK)
-        tt_while("trying a request of %zu tokens before the first client's", request.prompt_count);
-    return status;
-}
-
-/* A setting, a device or a machine that cannot compute an answer is found here, and not by a request. */
-static tt_status try_all(const struct tt_serve_config *config)
-{
-    int32_t ids[TRIED_TOKENS];
-    int64_t vocab = config->talk->inputs->model_facts.vocab_size;
-    for (int64_t i = 0; i < TRIED_TOKENS; i++) ids[i] = (int32_t)(i % vocab);
-    for (size_t index = 0; index <= config->adapter_count; index++) TT_TRY(try_model(config, index, ids));
-    return TT_OK;
-}
 
 static void handle_early(void *context, struct tt_http_exchange *exchange)
 {
@@ -521,7 +498,7 @@ tt_status tt_serve_check(const struct tt_http_config *http)
 tt_status tt_serve_open(const struct tt_serve_config *config, struct tt_server **out)
 {
     tt_status status = TT_OK;
-    TT_TRY(try_all(config));
+    TT_TRY(tt_serve_try(config->talk, config->adapter_count));
     struct tt_server *server = tt_calloc(1, sizeof *server);
     if (server == NULL) return TT_ERR_MEMORY;
     server->config = *config;

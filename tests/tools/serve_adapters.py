@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import threading
-import time
 
 from served import JSON, TEXT, Server, check, failures, model
 
@@ -106,10 +105,7 @@ def test_under_load():
         for index in range(16):
             said = "".join(part["choices"][0]["text"] for part in parts if part["choices"] and part["choices"][0]["index"] == index)
             check(said == whole, "another answer after its adapter was unloaded:", said[:80], whole[:80])
-    for _ in range(200):  # the place is free when the server has seen the end of its last answer
-        if "c" in names_of(server) or load(server, "c", "wide")[0] == 200:
-            break
-        time.sleep(0.02)
+    check("c" in names_of(server) or load(server, "c", "wide")[0] == 200, "the place behind the end of its last answer")
     says(server, "c", "wide")
     says(server, "b", "wide")
     server.stop()

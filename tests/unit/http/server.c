@@ -175,7 +175,7 @@ static void old_clients(void **state)
     struct tt_http_exchange *kept = wait_kept(&fixture);
     tt_http_begin(kept, 200, "text/plain");
     tt_http_write(kept, "grown", 5);
-    tt_http_end(kept);
+    tt_http_end(kept, NULL, 0);
     tt_http_release(kept);
     text[0] = '\0';
     hear(file, NULL, text, sizeof text);
@@ -255,7 +255,7 @@ static tt_status grow(void *context)
         tt_http_write(exchange, line, (size_t)bytes);
         if (i % 50 == 0) usleep(10000);
     }
-    tt_http_end(exchange);
+    tt_http_end(exchange, NULL, 0);
     tt_http_release(exchange);
     return TT_OK;
 }
@@ -313,7 +313,7 @@ static void gone(void **state)
         close(file);
         wait_gone(kept);
         tt_http_write(kept, "b", 1);
-        tt_http_end(kept);
+        tt_http_end(kept, NULL, 0);
         tt_http_release(kept);
     }
     assert_int_equal(tt_http_busy(fixture.server), 0);
@@ -380,7 +380,7 @@ static void slow_fetches(void **state)
     for (double begin = tt_clock_seconds(); tt_clock_seconds() - begin < 2 * deadline; usleep(50000))
         tt_http_write(kept, "a", 1);
     assert_false(tt_http_is_gone(kept));
-    tt_http_end(kept);
+    tt_http_end(kept, NULL, 0);
     tt_http_release(kept);
     char text[4000] = "";
     hear(patient, "\r\n0\r\n\r\n", text, sizeof text);
@@ -444,7 +444,7 @@ static void closing(void **state)
     assert_true(tt_http_is_gone(kept));
     assert_string_equal(tt_http_path(kept), "/keep");
     tt_http_write(kept, "a", 1);
-    tt_http_end(kept);
+    tt_http_end(kept, NULL, 0);
     tt_http_release(kept);
     close(file);
 }
