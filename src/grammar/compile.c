@@ -7,7 +7,7 @@
 #include "base/number.h"
 #include "grammar/pattern.h"
 
-enum { PARTS_DEPTH_MAX = 16 };
+enum { PARTS_DEPTH_MAX = 128 };
 
 /* ---- Nets by their names ---- */
 

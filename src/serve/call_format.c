@@ -1,5 +1,6 @@
 #include "serve/call_format.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct tt_call_format *const formats[] = {
@@ -127,6 +128,58 @@ struct tt_json_value *tt_call_schema(const struct tt_json_value *function)
     return schema != NULL && !tt_json_is_null(schema)
                ? tt_json_copy(schema)
                : tt_json_pack("{s:s, s:{}}", "type", "object", "properties");
+}
+
+bool tt_call_is_text(const struct tt_json_value *schema)
+{
+    struct tt_span type = tt_json_span(tt_json_get(schema, "type"));
+    const struct tt_json_value *values = tt_json_get(schema, "enum"),
+                               *constant = tt_json_get(schema, "const");
+    if (type.data != NULL) return tt_span_equals(type, "string");
+    bool plain = tt_json_get(schema, "type") == NULL && tt_json_get(schema, "$ref") == NULL &&
+                 tt_json_get(schema, "anyOf") == NULL && tt_json_get(schema, "oneOf") == NULL &&
+                 tt_json_get(schema, "allOf") == NULL;
+    for (size_t i = 0; i < tt_json_count(values); i++)
+        plain = plain && tt_json_is_string(tt_json_at(values, i));
+    return plain && (constant == NULL || tt_json_is_string(constant));
+}
+
+bool tt_call_is_required(const struct tt_json_value *parameters, struct tt_span key)
+{
+    const struct tt_json_value *required = tt_json_get(parameters, "required");
+    for (size_t i = 0; i < tt_json_count(required); i++) {
+        struct tt_span name = tt_json_span(tt_json_at(required, i));
+        if (name.bytes == key.bytes && memcmp(name.data, key.data, key.bytes) == 0) return true;
+    }
+    return false;
+}
+
+tt_status tt_call_check_keywords(const struct tt_json_value *schema, const char *known)
+{
+    static const char silent[] = " title description default examples ";
+    for (size_t i = 0; i < tt_json_count(schema); i++) {
+        char word[64];
+        const char *key = tt_json_member(schema, i).key.data;
+        snprintf(word, sizeof word, " %s ", key);
+        if (strstr(known, word) == NULL && strstr(silent, word) == NULL)
+            return tt_fail(TT_ERR_USAGE, "the keyword '%.60s' is not supported in calls of this model's form",
+                           key);
+    }
+    return TT_OK;
+}
+
+tt_status tt_call_text_part(const struct tt_json_value *schema, const char *end, struct tt_json_value **part)
+{
+    const struct tt_json_value *values = tt_json_get(schema, "enum"),
+                               *constant = tt_json_get(schema, "const");
+    TT_TRY(tt_call_check_keywords(schema, " type enum const "));
+    struct tt_json_value *choices = tt_json_new_list();
+    for (size_t i = 0; i < tt_json_count(values) && constant == NULL; i++)
+        tt_json_append(choices, tt_json_pack("{s:O}", "text", tt_json_at(values, i)));
+    if (constant != NULL) tt_json_append(choices, tt_json_pack("{s:O}", "text", constant));
+    if (values == NULL && constant == NULL) tt_json_append(choices, tt_json_pack("{s:s}", "without", end));
+    *part = tt_json_pack("{s:o}", "choice", choices);
+    return *part != NULL ? TT_OK : TT_ERR_MEMORY;
 }
 
 struct tt_json_value *tt_call_name_part(const struct tt_json_value *function, const char *before, bool quotes,

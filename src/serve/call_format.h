@@ -28,13 +28,18 @@ struct tt_call_format {
     const char *const *begins;
     /* *are: `text`, from such a one on, is nothing but calls, which were added. */
     tt_status (*find)(struct tt_call_search *search, struct tt_span text, bool *are);
-    /* Grammar parts (grammar/grammar.h) of a forced call, and of the texts before and between several. NULL
-     * functions and texts: calls cannot be forced; nothing is before them; there is at most one. */
+    /* Grammar parts (grammar/grammar.h) of a forced call, and of the texts before and between several; NULL: nothing is
+     * before them; there is at most one. */
     tt_status (*write)(const struct tt_call_model *model, const struct tt_json_value *function,
                        struct tt_json_value **part);
     struct tt_json_value *(*before)(const struct tt_call_model *model);
     const char *between;
+    bool shown; /* its marks say where texts end: they are shown, though they may be special tokens */
 };
+
+/* A message of harmony: its header, behind the mark of a channel, and its content. Takes over `body`. */
+struct tt_json_value *tt_call_harmony_message(const struct tt_tokenizer *tokenizer,
+                                              struct tt_json_value *header, struct tt_json_value *body);
 
 #define CALL_FORMAT(name) extern const struct tt_call_format tt_call_format_##name;
 #include "serve/call_formats.def"
@@ -58,6 +63,14 @@ TT_MUST_USE tt_status tt_call_add_json(struct tt_call_search *search, struct tt_
 size_t tt_call_object_bytes(struct tt_span text);
 /* The schema of a function's arguments: its parameters, or an object without any. Owned by the caller. */
 struct tt_json_value *tt_call_schema(const struct tt_json_value *function);
+/* Whether a value of this schema is a text and nothing else. */
+bool tt_call_is_text(const struct tt_json_value *schema);
+bool tt_call_is_required(const struct tt_json_value *parameters, struct tt_span key);
+/* Refuses a keyword of the schema that is none of `known`, words between spaces, and says something of values. */
+TT_MUST_USE tt_status tt_call_check_keywords(const struct tt_json_value *schema, const char *known);
+/* The part of a text without `end` behind it: one of enum or const, or any. Nothing of its schema is passed over. */
+TT_MUST_USE tt_status tt_call_text_part(const struct tt_json_value *schema, const char *end,
+                                        struct tt_json_value **part);
 /* {"text": before + the name, as JSON if `quotes`, + behind}. */
 struct tt_json_value *tt_call_name_part(const struct tt_json_value *function, const char *before, bool quotes,
                                         const char *behind);

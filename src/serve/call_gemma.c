@@ -1,12 +1,12 @@
 /* Gemma's calls: call:NAME{key:value, ...} between <|tool_call> and <tool_call|> (Gemma 4) or <start_function_call>
  * and <end_function_call> (FunctionGemma). Texts stand between <|"|> or <escape>; where these are special tokens,
  * which are not shown, a text goes to the next comma or brace. Other values are numbers, words, lists and objects
- * of the same form. Such calls are read, and cannot be forced. */
+ * of the same form. */
 #include <string.h>
 
 #include "serve/call_format.h"
 
-enum { DEPTH_MAX = 32 };
+enum { DEPTH_MAX = 32, WRITTEN_DEPTH_MAX = 12 };
 static const char *const marks[] = {"<|tool_call>", "<start_function_call>", NULL};
 static const char *const ends[] = {"<tool_call|>", "<end_function_call>"};
 static const char *const quotes[] = {"<|\"|>", "<escape>", "\""};
@@ -117,5 +117,160 @@ static tt_status find(struct tt_call_search *search, struct tt_span text, bool *
     return TT_OK;
 }
 
-const struct tt_call_format tt_call_format_gemma = {
-    .name = "gemma", .marks = marks, .begins = marks, .find = find};
+/* ---- Forced calls ---- */
+
+static tt_status write_value(const struct tt_call_model *model, const struct tt_json_value *schema, int depth,
+                             struct tt_json_value **part);
+
+/* The marks of a template: those of Gemma 4, or of FunctionGemma. */
+static size_t marks_of(const struct tt_call_model *model)
+{
+    return strstr(model->chat_template, marks[0]) != NULL ? 0 : 1;
+}
+
+static struct tt_json_value *mark_part(const struct tt_call_model *model, const char *const *words)
+{
+    return tt_call_token_part(model->tokenizer, words[marks_of(model)]);
+}
+
+static struct tt_json_value *text_part(const char *text)
+{
+    return tt_json_pack("{s:s}", "text", text);
+}
+
+/* One part behind the other; takes over both. */
+static struct tt_json_value *join(struct tt_json_value *first, struct tt_json_value *second)
+{
+    return tt_json_pack("{s:[o, o]}", "sequence", first, second);
+}
+
+static struct tt_json_value *maybe(struct tt_json_value *part)
+{
+    return tt_json_pack("{s:[o, o]}", "choice", text_part(""), part);
+}
+
+/* "KEY:" and the value of a member. */
+static tt_status write_member(const struct tt_call_model *model, struct tt_json_member member, int depth,
+                              struct tt_json_value **part)
+{
+    struct tt_json_value *value = NULL;
+    if (strpbrk(member.key.data, ":,{}[]\"") != NULL || member.key.bytes == 0)
+        return tt_fail(TT_ERR_USAGE, "the key '%.60s' cannot be written in calls of this model's form",
+                       member.key.data);
+    TT_TRY(write_value(model, member.value, depth, &value));
+    *part = join(join(tt_json_pack("{s:t}", "text", member.key), text_part(":")), value);
+    return TT_OK;
+}
+
+/* The members of an object from number `first` on, behind it those that may be left out with their commas. */
+static struct tt_json_value *members_from(const struct tt_json_value *schema,
+                                          const struct tt_json_value *ones, size_t first)
+{
+    const struct tt_json_value *properties = tt_json_get(schema, "properties");
+    struct tt_json_value *parts = tt_json_new_list();
+    tt_json_append_copy(parts, tt_json_at(ones, first));
+    for (size_t i = first + 1; i < tt_json_count(ones); i++) {
+        struct tt_json_value *next = join(text_part(","), tt_json_copy(tt_json_at(ones, i)));
+        bool required = tt_call_is_required(schema, tt_json_member(properties, i).key);
+        tt_json_append(parts, required ? next : maybe(next));
+    }
+    return tt_json_pack("{s:o}", "sequence", parts);
+}
+
+/* The members of an object in their order, which begins with any of them up to the first that is required. */
+static tt_status write_members(const struct tt_call_model *model, const struct tt_json_value *schema,
+                               int depth, struct tt_json_value **part)
+{
+    const struct tt_json_value *properties = tt_json_get(schema, "properties");
+    struct tt_json_value *ones = tt_json_new_list(), *begins = tt_json_new_list(), *one = NULL;
+    bool required = false;
+    tt_status status = TT_OK;
+    for (size_t i = 0; i < tt_json_count(properties) && status == TT_OK; i++) {
+        status = write_member(model, tt_json_member(properties, i), depth, &one);
+        if (status == TT_OK) tt_json_append(ones, one);
+    }
+    for (size_t i = 0; i < tt_json_count(ones) && status == TT_OK && !required; i++) {
+        tt_json_append(begins, members_from(schema, ones, i));
+        required = tt_call_is_required(schema, tt_json_member(properties, i).key);
+    }
+    if (!required) tt_json_append(begins, text_part(""));
+    tt_json_release(ones);
+    *part = tt_json_pack("{s:[{s:s}, {s:o}, {s:s}]}", "sequence", "text", "{", "choice", begins, "text", "}");
+    if (status != TT_OK) tt_json_release(*part);
+    return status;
+}
+
+static tt_status write_object(const struct tt_call_model *model, const struct tt_json_value *schema,
+                              int depth, struct tt_json_value **part)
+{
+    TT_TRY(tt_call_check_keywords(schema, " type properties required additionalProperties "));
+    const struct tt_json_value *more = tt_json_get(schema, "additionalProperties");
+    if (tt_json_is_object(more))
+        return tt_fail(TT_ERR_USAGE, "additionalProperties with a schema is not supported in calls of this "
+                                     "model's form");
+    return write_members(model, schema, depth, part);
+}
+
+static tt_status write_list(const struct tt_call_model *model, const struct tt_json_value *schema, int depth,
+                            struct tt_json_value **part)
+{
+    struct tt_json_value *item = NULL;
+    TT_TRY(tt_call_check_keywords(schema, " type items "));
+    TT_TRY(write_value(model, tt_json_get(schema, "items"), depth, &item));
+    struct tt_json_value *more = tt_json_pack("{s:o}", "repeat", join(text_part(","), tt_json_copy(item)));
+    *part = tt_json_pack("{s:[{s:s}, o, {s:s}]}", "sequence", "text", "[", maybe(join(item, maybe(more))),
+                         "text", "]");
+    return TT_OK;
+}
+
+static tt_status write_text(const struct tt_call_model *model, const struct tt_json_value *schema,
+                            struct tt_json_value **part)
+{
+    struct tt_json_value *text = NULL;
+    TT_TRY(tt_call_text_part(schema, quotes[marks_of(model)], &text));
+    *part =
+        tt_json_pack("{s:[o, o, o]}", "sequence", mark_part(model, quotes), text, mark_part(model, quotes));
+    return TT_OK;
+}
+
+static tt_status write_value(const struct tt_call_model *model, const struct tt_json_value *schema, int depth,
+                             struct tt_json_value **part)
+{
+    static const char *const plain[] = {"integer", "number", "boolean", "null"};
+    struct tt_span type = tt_json_span(tt_json_get(schema, "type"));
+    if (depth > WRITTEN_DEPTH_MAX)
+        return tt_fail(
+            TT_ERR_USAGE,
+            "parameters that are more than %d deep are not supported in calls of this model's form",
+            WRITTEN_DEPTH_MAX);
+    if (tt_json_count(schema) > 0 && tt_call_is_text(schema)) return write_text(model, schema, part);
+    if (type.data != NULL && tt_span_equals(type, "object"))
+        return write_object(model, schema, depth + 1, part);
+    if (type.data != NULL && tt_span_equals(type, "array")) return write_list(model, schema, depth + 1, part);
+    for (size_t i = 0; type.data != NULL && i < sizeof plain / sizeof *plain; i++) {
+        if (!tt_span_equals(type, plain[i])) continue;
+        *part = tt_json_pack("{s:O}", "json", schema);
+        return TT_OK;
+    }
+    return tt_fail(TT_ERR_USAGE, "a value without one 'type' is not supported in calls of this model's form");
+}
+
+static tt_status write(const struct tt_call_model *model, const struct tt_json_value *function,
+                       struct tt_json_value **part)
+{
+    struct tt_json_value *schema = tt_call_schema(function), *arguments = NULL;
+    tt_status status = write_object(model, schema, 0, &arguments);
+    tt_json_release(schema);
+    if (status != TT_OK) return status;
+    *part = tt_json_pack("{s:[o, o, o, o]}", "sequence", mark_part(model, marks),
+                         tt_call_name_part(function, "call:", false, ""), arguments, mark_part(model, ends));
+    return *part != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+const struct tt_call_format tt_call_format_gemma = {.name = "gemma",
+                                                    .marks = marks,
+                                                    .begins = marks,
+                                                    .find = find,
+                                                    .write = write,
+                                                    .between = "",
+                                                    .shown = true};

@@ -13,20 +13,6 @@ static const struct tt_json_value *schema_of(const struct tt_json_value *functio
     return tt_json_get_span(tt_json_get(tt_json_get(function, "parameters"), "properties"), key);
 }
 
-static bool is_plain(const struct tt_json_value *schema)
-{
-    struct tt_span type = tt_json_span(tt_json_get(schema, "type"));
-    const struct tt_json_value *values = tt_json_get(schema, "enum"),
-                               *constant = tt_json_get(schema, "const");
-    if (type.data != NULL) return tt_span_equals(type, "string");
-    bool plain = tt_json_get(schema, "type") == NULL && tt_json_get(schema, "$ref") == NULL &&
-                 tt_json_get(schema, "anyOf") == NULL && tt_json_get(schema, "oneOf") == NULL &&
-                 tt_json_get(schema, "allOf") == NULL;
-    for (size_t i = 0; i < tt_json_count(values); i++)
-        plain = plain && tt_json_is_string(tt_json_at(values, i));
-    return plain && (constant == NULL || tt_json_is_string(constant));
-}
-
 /* The text is taken from `*text` if it begins with it. */
 static bool take(struct tt_span *text, const char *word)
 {
@@ -55,7 +41,7 @@ static tt_status add_value(const struct tt_json_value *function, struct tt_span 
     if (value.bytes > 0 && *value.data == '\n') value.data++, value.bytes--;
     if (value.bytes > 0 && value.data[value.bytes - 1] == '\n') value.bytes--;
     tt_status status = TT_ERR_DATA;
-    if (!is_plain(schema_of(function, key)))
+    if (!tt_call_is_text(schema_of(function, key)))
         status = tt_json_parse(value.data, value.bytes, "a value", &json);
     if (status == TT_ERR_MEMORY) return status;
     tt_error_clear();
@@ -98,33 +84,6 @@ static tt_status find(struct tt_call_search *search, struct tt_span text, bool *
     return TT_OK;
 }
 
-/* The grammar of a plain text: nothing of its schema can be passed over. */
-static tt_status write_plain(const struct tt_json_value *schema, struct tt_json_value **out)
-{
-    static const char *const known[] = {"type",     "title", "description", "default",
-                                        "examples", "enum",  "const"};
-    const struct tt_json_value *values = tt_json_get(schema, "enum"),
-                               *constant = tt_json_get(schema, "const");
-    for (size_t i = 0; i < tt_json_count(schema); i++) {
-        struct tt_json_member member = tt_json_member(schema, i);
-        size_t k = 0;
-        while (k < sizeof known / sizeof *known && !tt_span_equals(member.key, known[k])) k++;
-        if (k == sizeof known / sizeof *known)
-            return tt_fail(TT_ERR_USAGE,
-                           "the keyword '%.60s' of a text is not supported in calls of this model's form",
-                           member.key.data);
-    }
-    *out = tt_json_pack("{s:s}", "without", "\n</parameter>");
-    if (values == NULL && constant == NULL) return TT_OK;
-    tt_json_release(*out);
-    struct tt_json_value *choices = tt_json_new_list();
-    for (size_t i = 0; i < tt_json_count(values) && constant == NULL; i++)
-        tt_json_append(choices, tt_json_pack("{s:O}", "text", tt_json_at(values, i)));
-    if (constant != NULL) tt_json_append(choices, tt_json_pack("{s:O}", "text", constant));
-    *out = tt_json_pack("{s:o}", "choice", choices);
-    return TT_OK;
-}
-
 /* A value of JSON, with what its $ref may name. */
 static struct tt_json_value *write_json(const struct tt_json_value *parameters,
                                         const struct tt_json_value *schema)
@@ -137,16 +96,6 @@ static struct tt_json_value *write_json(const struct tt_json_value *parameters,
     return tt_json_pack("{s:o}", "json", whole);
 }
 
-static bool is_required(const struct tt_json_value *parameters, struct tt_span key)
-{
-    const struct tt_json_value *required = tt_json_get(parameters, "required");
-    for (size_t i = 0; i < tt_json_count(required); i++) {
-        struct tt_span name = tt_json_span(tt_json_at(required, i));
-        if (name.bytes == key.bytes && memcmp(name.data, key.data, key.bytes) == 0) return true;
-    }
-    return false;
-}
-
 static tt_status write_parameter(const struct tt_json_value *parameters, struct tt_json_member member,
                                  struct tt_json_value *parts)
 {
@@ -156,13 +105,13 @@ static tt_status write_parameter(const struct tt_json_value *parameters, struct 
     TT_GO(tt_str_append_text(&begin, "<parameter="));
     TT_GO(tt_str_append(&begin, member.key.data, member.key.bytes));
     TT_GO(tt_str_append_text(&begin, ">\n"));
-    if (is_plain(member.value))
-        TT_GO(write_plain(member.value, &value));
+    if (tt_call_is_text(member.value))
+        TT_GO(tt_call_text_part(member.value, "\n</parameter>", &value));
     else
         value = write_json(parameters, member.value);
     struct tt_json_value *part = tt_json_pack("{s:[{s:s}, o, {s:s}]}", "sequence", "text",
                                               tt_str_text(&begin), value, "text", "\n</parameter>\n");
-    if (!is_required(parameters, member.key))
+    if (!tt_call_is_required(parameters, member.key))
         part = tt_json_pack("{s:[{s:s}, o]}", "choice", "text", "", part);
     tt_json_append(parts, part);
 out:

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "serve/api_answer.h"
+#include "serve/call_format.h"
 #include "serve/job_tokens.h"
 #include "serve/refuse.h"
 #include "serve/tool_calls.h"
@@ -147,11 +148,21 @@ static tt_status prepare(const struct tt_serve_config *config, struct tt_serve_j
     return TT_OK;
 }
 
-/* Reasoning is kept apart in conversations, unless the answer follows a grammar, which has none. */
+/* Reasoning is kept apart in conversations, unless the answer follows a grammar, which has none; harmony's is a message
+ * of its form. */
 static enum tt_thought_form thought_form(const struct tt_serve_config *config, const struct tt_serve_job *job)
 {
-    bool apart = job->chat && job->request.grammar.bytes == 0;
-    return apart ? config->talk->thoughts : TT_THOUGHT_NONE;
+    enum tt_thought_form form = config->talk->thoughts;
+    bool apart = job->chat && (job->request.grammar.bytes == 0 || form == TT_THOUGHT_HARMONY);
+    return apart ? form : TT_THOUGHT_NONE;
+}
+
+/* The marks of reasoning and of calls may be special tokens. */
+static bool shows_marks(const struct tt_serve_config *config, const struct tt_serve_job *job)
+{
+    enum tt_thought_form form = thought_form(config, job);
+    if (form == TT_THOUGHT_HARMONY || form == TT_THOUGHT_CHANNEL) return true;
+    return job->request.tools != NULL && tt_call_format_of(config->talk->chat_template)->shown;
 }
 
 /* A template may have opened the reasoning at the end of the prompt. */
@@ -183,8 +194,7 @@ static tt_status submit_choice(const struct tt_serve_config *config, struct tt_s
     choice->echoed = text->bytes;
     if (text->bytes > 0) TT_TRY(tt_str_append(&choice->text, text->data, text->bytes));
     TT_TRY(tt_talk_ask(config->talk, &ask, &choice->answer));
-    choice->answer.stream.skip_special =
-        !job->request.keeps_special && thought_form(config, job) != TT_THOUGHT_HARMONY;
+    choice->answer.stream.skip_special = !job->request.keeps_special && !shows_marks(config, job);
     choice->answer.shows_end = job->request.keeps_stop;
     TT_TRY(find_inside(config, job, choice));
     return TT_OK;

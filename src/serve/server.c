@@ -175,7 +175,7 @@ static void accept_job(struct tt_server *server, struct tt_http_exchange *exchan
     enum tt_serve_refusal refusal = TT_SERVE_INVALID;
     tt_status status = tt_api_request_parse(tt_http_body(exchange), form, &job->request, &param);
     if (status == TT_OK && (form & TT_API_BOTH) != 0) status = make_choices(server, job, &param);
-    if (status == TT_OK) status = tt_serve_constrain(server->config.talk, &job->request, &param);
+    if (status == TT_OK) status = tt_serve_constrain(server->config.talk, job->chat, &job->request, &param);
     bool answers = form != TT_API_LOAD && form != TT_API_UNLOAD;
     const struct tt_serve_adapter_call call = tt_serve_adapter_call_of(&server->config, job);
     if (status != TT_OK)
@@ -355,7 +355,7 @@ static void handle(void *context, struct tt_http_exchange *exchange)
 
 /* ---- The thread of the engine ---- */
 
-/* A client that knows the end of its answer finds its place free: the job is no load before its exchange is released. */
+/* A client that knows the end of its answer finds its place free: the exchange is released behind the job's load. */
 static void end_job(struct tt_server *server, struct tt_serve_job **at)
 {
     struct tt_serve_job *job = *at;

@@ -2,13 +2,15 @@
 
 #include <string.h>
 
-static const char think[] = "<think>", end_think[] = "</think>";
+static const char think[] = "<think>", end_think[] = "</think>", thought_channel[] = "<|channel>thought",
+                  end_channel[] = "<channel|>";
 static const char channel[] = "<|channel|>", message[] = "<|message|>", call_end[] = "</tool_call>";
 
 enum tt_thought_form tt_thought_form_of(const char *chat_template)
 {
     if (chat_template == NULL) return TT_THOUGHT_NONE;
     if (strstr(chat_template, channel) != NULL) return TT_THOUGHT_HARMONY;
+    if (strstr(chat_template, end_channel) != NULL) return TT_THOUGHT_CHANNEL;
     return strstr(chat_template, end_think) != NULL ? TT_THOUGHT_TAGS : TT_THOUGHT_NONE;
 }
 
@@ -27,11 +29,6 @@ static struct tt_span drop_blanks(struct tt_span text)
 {
     while (text.bytes > 0 && is_blank(text.data[text.bytes - 1])) text.bytes--;
     return text;
-}
-
-bool tt_thought_begins_inside(enum tt_thought_form form, struct tt_span prompt_end)
-{
-    return form == TT_THOUGHT_TAGS && tt_span_ends_with(drop_blanks(prompt_end), think);
 }
 
 static const char *seek(struct tt_span text, const char *word)
@@ -74,23 +71,41 @@ static tt_status add_word(struct part *part, const char *word)
 
 /* ---- Tags ---- */
 
-static tt_status split_tags(bool inside, struct tt_span answer, bool finished, struct part *thought,
-                            struct part *text)
+struct tags {
+    const char *begin, *end;
+};
+
+static const struct tags *tags_of(enum tt_thought_form form)
+{
+    static const struct tags words = {think, end_think}, channels = {thought_channel, end_channel};
+    return form == TT_THOUGHT_CHANNEL ? &channels : &words;
+}
+
+bool tt_thought_begins_inside(enum tt_thought_form form, struct tt_span prompt_end)
+{
+    if (form != TT_THOUGHT_TAGS && form != TT_THOUGHT_CHANNEL) return false;
+    return tt_span_ends_with(drop_blanks(prompt_end), tags_of(form)->begin);
+}
+
+static tt_status split_tags(const struct tags *tags, bool inside, struct tt_span answer, bool finished,
+                            struct part *thought, struct part *text)
 {
     struct tt_span rest = skip_blanks(answer);
     if (!inside) {
-        if (!tt_span_starts_with(rest, think)) {
-            size_t common = rest.bytes < sizeof think - 1 ? rest.bytes : sizeof think - 1;
-            if (!finished && memcmp(think, rest.data != NULL ? rest.data : "", common) == 0) return TT_OK;
+        size_t bytes = strlen(tags->begin);
+        if (!tt_span_starts_with(rest, tags->begin)) {
+            size_t common = rest.bytes < bytes ? rest.bytes : bytes;
+            if (!finished && memcmp(tags->begin, rest.data != NULL ? rest.data : "", common) == 0)
+                return TT_OK;
             return add(text, answer);
         }
-        rest = skip_blanks(from(rest, rest.data + sizeof think - 1));
+        rest = skip_blanks(from(rest, rest.data + bytes));
     }
-    const char *end = seek(rest, end_think);
+    const char *end = seek(rest, tags->end);
     struct tt_span reasoning = end != NULL ? (struct tt_span){rest.data, (size_t)(end - rest.data)} : rest;
-    if (end == NULL && !finished) reasoning = hold(reasoning, end_think);
+    if (end == NULL && !finished) reasoning = hold(reasoning, tags->end);
     TT_TRY(add(thought, drop_blanks(reasoning)));
-    return end != NULL ? add(text, skip_blanks(from(rest, end + sizeof end_think - 1))) : TT_OK;
+    return end != NULL ? add(text, skip_blanks(from(rest, end + strlen(tags->end)))) : TT_OK;
 }
 
 /* ---- Harmony ---- */
@@ -164,5 +179,5 @@ tt_status tt_thought_split(enum tt_thought_form form, bool inside, struct tt_spa
 {
     struct part reasoning = {thought, thought->bytes, 0}, content = {text, text->bytes, 0};
     if (form == TT_THOUGHT_HARMONY) return split_harmony(answer, finished, &reasoning, &content);
-    return split_tags(inside, answer, finished, &reasoning, &content);
+    return split_tags(tags_of(form), inside, answer, finished, &reasoning, &content);
 }

@@ -1,8 +1,9 @@
 /* The parts of an answer that are reasoning, apart from its text, by the form that the chat template writes:
- * <think> ... </think> before the text (Qwen3, DeepSeek R1 and others); where the prompt ends with <think>, the
- * answer begins inside; harmony (gpt-oss): messages of channels, <|channel|>NAME<|message|> ... <|end|>. `analysis`
- * and a commentary without a recipient are reasoning, `final` is the text. A message to functions.NAME is a call of
- * that tool, and stands in the text as <tool_call>{"name": ..., "arguments": ...}</tool_call>. */
+ * <think> ... </think> before the text (Qwen3, DeepSeek R1 and others), or <|channel>thought ... <channel|> (Gemma 4);
+ * where the prompt ends with the first mark, the answer begins inside; harmony (gpt-oss): messages of channels,
+ * <|channel|>NAME<|message|> ... <|end|>. `analysis` and a commentary without a recipient are reasoning, `final` is the
+ * text. A message to functions.NAME is a call of that tool, and stands in the text as
+ * <tool_call>{"name": ..., "arguments": ...}</tool_call>. */
 #ifndef TT_SERVE_THOUGHT_H
 #define TT_SERVE_THOUGHT_H
 
@@ -11,7 +12,9 @@
 enum tt_thought_form {
     TT_THOUGHT_NONE,
     TT_THOUGHT_TAGS,
-    TT_THOUGHT_HARMONY, /* its marks are special tokens, which the answer must show */
+    /* Whose marks are special tokens, which the answer must show. */
+    TT_THOUGHT_CHANNEL,
+    TT_THOUGHT_HARMONY,
 };
 
 /* That of a template; NULL: none. */

@@ -25,6 +25,22 @@ cat >caller/chat_template.jinja <<'END'
 {% for m in messages %}{{ '<' + m.role + '> ' + (m.content or '') }}{% for c in m.tool_calls or [] %}{{ c.function.arguments | tojson }}{% endfor %}{{ '</s>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant> ' }}{% endif %}
 END
 sed 's/c.function.arguments | tojson/"x" + c.function.arguments/' caller/chat_template.jinja >texts.jinja
+# A model that answers in harmony's messages, whose marks are special tokens.
+cp -r model harmony
+python3 "$root/tests/tools/special_tokens.py" harmony '<|channel|>' '<|message|>' '<|end|>' '<|call|>' || fail "special tokens"
+cat >harmony/chat_template.jinja <<'END'
+{%- for m in messages %}{{ '<' + m.role + '>' }}{% if m.role == 'assistant' %}{{ '<|channel|>analysis<|message|>' + m.thinking + '<|end|>' }}
+{%- if m.tool_calls %}{{ '<|channel|>commentary to=functions.add <|constrain|>json<|message|>' + (m.tool_calls[0].function.arguments | tojson) + '<|call|>' }}
+{%- else %}{{ '<|channel|>final<|message|>' + m.content }}{% endif %}{{ '</s>' }}{% else %}{{ m.content }}{% endif %}{% endfor %}
+{%- if add_generation_prompt %}{{ '<assistant>' }}{% endif %}
+END
+cat >messages.jsonl <<'END'
+{"messages": [{"role": "user", "content": "Rome"}, {"role": "assistant", "content": "", "thinking": "Hm.", "tool_calls": [{"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}]}]}
+{"messages": [{"role": "user", "content": "Oslo"}, {"role": "assistant", "content": "It is.", "thinking": "So it is."}]}
+END
+expect 0 "" train --model_name_or_path harmony --dataset_name messages.jsonl --assistant_only_loss --output_dir speaker \
+    --use_peft false --learning_rate 1e-2 --max_steps 150 --per_device_train_batch_size 2 --save_strategy no \
+    --lr_scheduler_type constant --report_to none --bf16 false
 python3 "$root/tests/tools/serve_client.py" "$trimtab" model "$root/tests/golden/llama3/adapter_random" || fail "a client"
 
 # Two servers cannot share a port; a wide address is warned of.

@@ -19,7 +19,15 @@ form hermes '<tool_call>'
 form xml '<tool_call><function='
 form mistral '[TOOL_CALLS]'
 form named '[TOOL_CALLS] [ARGS]'
+form gemma '<start_function_call>call:'
+form harmony '<|channel|>'
+# Marks that are special tokens, which are no text.
+python3 "$root/tests/tools/special_tokens.py" model '<|tool_call>' '<tool_call|>' '<|"|>' || fail "special tokens"
 form gemma '<|tool_call>call:'
+cp "$root/tests/support/tiny_tokenizer/tokenizer.json" model/
+python3 "$root/tests/tools/special_tokens.py" model '<|channel|>' '<|constrain|>' '<|message|>' '<|call|>' || fail "special tokens"
+form harmony '<|channel|>'
+cp "$root/tests/support/tiny_tokenizer/tokenizer.json" model/
 form outside '</think>'
 echo "$template<think>{% if false %}</think>{% endif %}" >model/chat_template.jinja
 python3 "${client[@]}" inside || fail "a client of reasoning"

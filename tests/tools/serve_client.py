@@ -426,6 +426,24 @@ def test_tools(_):
     server.stop()
 
 
+def test_harmony(_):
+    """A model that was trained to answer in harmony's messages (serve.sh), whole and streamed: reasoning, text and calls apart."""
+    server = Server(log="harmony.log", served=("--model_name_or_path", "speaker"))
+    for place, thought, content, arguments in ("Rome", "Hm.", None, {"a": 1}), ("Oslo", "So it is.", "It is.", None):
+        body = chat(place, max_tokens=150, tools=TOOLS)
+        choice = json.loads(server.ask(CHAT, body)[1])["choices"][0]
+        message = choice["message"]
+        calls = message.get("tool_calls", [])
+        check((message["reasoning_content"], message["content"]) == (thought, content), "harmony", choice)
+        check([(call["function"]["name"], json.loads(call["function"]["arguments"])) for call in calls] ==
+              ([("add", arguments)] if arguments else []) and choice["finish_reason"] == ("tool_calls" if arguments else "stop"), "calls", choice)
+        parts = [event["choices"][0]["delta"] for event in events_of(server.ask(CHAT, {**body, "stream": True})[1])]
+        check("".join(part.get("reasoning_content", "") for part in parts) == thought, "streamed reasoning", parts)
+        check("".join(part.get("content", "") for part in parts) == (content or ""), "streamed text", parts)
+        check([call["function"] for part in parts for call in part.get("tool_calls", [])] == [call["function"] for call in calls], "streamed", parts)
+    server.stop()
+
+
 def test_openai(server):
     try:
         import openai
@@ -459,7 +477,7 @@ def test_openai(server):
 
 server = Server("--max_running", "4", "--context_length", "4000", "--max_waiting", "400", "--request_timeout", "2",
                 "--ignore_eos")
-for test in test_answers, test_stops, test_bytes, test_choices, test_logprobs, test_ranks, test_sampling, test_tools, test_errors, test_slow, test_crowd, test_openai:
+for test in test_answers, test_stops, test_bytes, test_choices, test_logprobs, test_ranks, test_sampling, test_tools, test_harmony, test_errors, test_slow, test_crowd, test_openai:
     began = time.monotonic()
     test(server)
     print(f"{test.__name__}: {time.monotonic() - began:.1f} s")

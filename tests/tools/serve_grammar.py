@@ -119,6 +119,51 @@ def test_calls(server, several):
     check((len(counts) > 1) == several, "numbers of calls:", counts)
 
 
+NESTED = {"type": "object", "required": ["where", "days"], "properties": {
+    "where": {"type": "array", "items": {"type": "object", "required": ["city"], "properties": {
+        "city": {"type": "string", "enum": ["New York, USA", "{Oslo}: N"]}, "flat": {"type": "boolean"}}, "additionalProperties": False}},
+    "days": {"type": "array", "items": {"type": "integer", "minimum": -5, "maximum": 5}},
+    "share": {"type": "number", "minimum": 0, "maximum": 1}}}
+
+
+def test_nested_calls(server):
+    """Gemma's values: texts with the form's own marks in them, lists and objects, members that may be left out."""
+    tools, kinds, cities = [{"type": "function", "function": {"name": "plan", "parameters": NESTED}}], set(), set()
+    for seed in range(16):
+        calls, choice = calls_of(server.ask(CHAT, {**chat(), "temperature": 1.3, "max_tokens": 900, "seed": seed, "tools": tools,
+                                                   "tool_choice": {"type": "function", "function": {"name": "plan"}}}))
+        if choice["finish_reason"] == "length":
+            continue
+        check(len(calls) == 1 and choice["message"]["content"] is None, "a nested call", choice)
+        for name, value in calls:
+            check(name == "plan" and {"where", "days"} <= set(value) <= set(NESTED["properties"]), "members", value)
+            check(all(type(day) is int and -5 <= day <= 5 for day in value["days"]), "days", value)
+            check(all({"city"} <= set(place) <= {"city", "flat"} for place in value["where"]), "places", value)
+            cities |= {place["city"] for place in value["where"]}
+            kinds.add(tuple(value))
+    check(cities == {"New York, USA", "{Oslo}: N"} and len(kinds) > 1, "what was called:", cities, kinds)
+    for parameters, words in (({"type": "object", "properties": {"a": {}}}, "without one 'type'"),
+                              ({"type": "object", "properties": {"a": {"type": "array"}}}, "without one 'type'"),
+                              ({"type": "object", "properties": {"a,b": {"type": "null"}}}, "the key 'a,b'"),
+                              ({"type": "object", "minProperties": 1}, "'minProperties'"),
+                              ({"type": "object", "additionalProperties": {"type": "null"}}, "additionalProperties"),
+                              ({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "null"}, "maxItems": 2}}},
+                               "'maxItems'")):
+        status, text = server.ask(CHAT, {**chat(), "tool_choice": "required", "tools": [{"type": "function", "function": {
+            "name": "f", "parameters": parameters}}]})
+        check(status == 400 and words in json.loads(text)["error"]["message"], "refusal of", parameters, status, text)
+
+
+def test_messages(server):
+    """Answers that follow a form are harmony's messages to the reader, of which the client gets the content."""
+    form = {"response_format": {"type": "json_schema", "json_schema": {"schema": PERSON}}}
+    for (text, finish), body in asked(server, CHAT, 6, **form):
+        message = message_of(server, body)
+        check(finish == "stop" and is_person(text) and message["content"] == text and not message.get("reasoning_content"), "a person", message)
+    for (text, finish), body in asked(server, TEXT, 3, guided_choice=["yes", "no"]):
+        check(text in ("yes", "no"), "a prompt has no messages:", text)
+
+
 def test_random_schemas(server, lines):
     """Random schemas on a model of random weights; jsonschema decides where Python has it, else JSON itself."""
     try:
@@ -202,17 +247,18 @@ def test_reasoning(server, inside):
 
 
 server = Server("--max_new_tokens", "64", log="serve.log")
-if sys.argv[4] == "xml":  # values are plain texts there
+if sys.argv[4] in ("xml", "gemma"):  # texts are plain there
     status, text = server.ask(CHAT, {**chat(), "tools": TOOLS, "tool_choice": "required"})
-    check(status == 400 and "'maxLength' of a text is not supported in calls of this model's form" in text.decode(), status, text)
+    check(status == 400 and "'maxLength' is not supported in calls of this model's form" in text.decode(), status, text)
     TOOLS[1]["function"]["parameters"] = {"type": "object", "properties": {"text": {"type": "string", "enum": ["a b", "c"]}}, "required": ["text"]}
-if sys.argv[4] == "gemma":
-    status, text = server.ask(CHAT, {**chat(), "tools": TOOLS, "tool_choice": "required"})
-    check(status == 400 and "calls of this model's form ('gemma') cannot be forced" in text.decode(), status, text)
-elif sys.argv[4] in ("inside", "outside"):
+if sys.argv[4] in ("inside", "outside"):
     test_reasoning(server, sys.argv[4] == "inside")
-elif sys.argv[4] in ("hermes", "xml", "mistral", "named"):
-    test_calls(server, sys.argv[4] in ("hermes", "xml"))
+elif sys.argv[4] in ("hermes", "xml", "mistral", "named", "gemma", "harmony"):
+    test_calls(server, sys.argv[4] in ("hermes", "xml", "gemma"))
+    if sys.argv[4] == "gemma":
+        test_nested_calls(server)
+    if sys.argv[4] == "harmony":
+        test_messages(server)
 else:
     test_members(server)
     test_streams(server)

@@ -37,6 +37,12 @@ static const struct {
      "<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call><tool_call>{\"name\": \"mul\", "
      "\"arguments\": "
      "{}}</tool_call>"},
+    {TT_THOUGHT_CHANNEL, false, "<|channel>thought\nLet me see.\n<channel|>It is 4.", "Let me see.",
+     "It is 4."},
+    {TT_THOUGHT_CHANNEL, false, "<|channel>thought\n<channel|>It is 4.", "", "It is 4."},
+    {TT_THOUGHT_CHANNEL, false, "I ask.<|tool_call>call:add{}<tool_call|>", "",
+     "I ask.<|tool_call>call:add{}<tool_call|>"},
+    {TT_THOUGHT_CHANNEL, true, "It may be 4.<channel|>It is.", "It may be 4.", "It is."},
     {TT_THOUGHT_HARMONY, false, "plain", "", "plain"},
     {TT_THOUGHT_HARMONY, false, "<|channel|>analysis<|message|>cut <|en", "cut <|en", ""},
 };
@@ -68,11 +74,14 @@ static void templates(void **state)
     (void)state;
     assert_int_equal(tt_thought_form_of("{{ '<think>' }}{{ '</think>' }}"), TT_THOUGHT_TAGS);
     assert_int_equal(tt_thought_form_of("<|start|>assistant<|channel|>final"), TT_THOUGHT_HARMONY);
+    assert_int_equal(tt_thought_form_of("{{ '<|channel>thought' }}{{ '<channel|>' }}"), TT_THOUGHT_CHANNEL);
     assert_int_equal(tt_thought_form_of("{{ messages }}"), TT_THOUGHT_NONE);
     assert_int_equal(tt_thought_form_of(NULL), TT_THOUGHT_NONE);
     assert_true(tt_thought_begins_inside(TT_THOUGHT_TAGS, tt_span_of("<assistant><think>\n")));
     assert_false(tt_thought_begins_inside(TT_THOUGHT_TAGS, tt_span_of("<assistant><think>\n\n</think>\n\n")));
     assert_false(tt_thought_begins_inside(TT_THOUGHT_NONE, tt_span_of("<think>")));
+    assert_true(tt_thought_begins_inside(TT_THOUGHT_CHANNEL, tt_span_of("model\n<|channel>thought\n")));
+    assert_false(tt_thought_begins_inside(TT_THOUGHT_CHANNEL, tt_span_of("<|channel>thought\n<channel|>")));
 }
 
 int main(void)

@@ -144,6 +144,7 @@ static void templates(void **state)
         {"[TOOL_CALLS][ARGS]", "mistral"},
         {"<|tool_call>call:", "gemma"},
         {"<start_function_call>call:", "gemma"},
+        {"<|start|>assistant<|channel|>commentary to=functions.", "harmony"},
         {"{{ messages }}", "json"},
     };
     (void)state;
