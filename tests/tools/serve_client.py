@@ -1,4 +1,5 @@
 """Clients of `trimtab serve`, good and bad: serve_client.py TRIMTAB MODEL ADAPTER. Prints what fails; exit code 1."""
+import asyncio
 import json
 import math
 import os
@@ -447,6 +448,7 @@ def test_harmony(_):
 def test_openai(server):
     try:
         import openai
+        import pydantic
     except ImportError:
         return print("skipped: the openai client: the Python package is not installed")
     client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
@@ -465,7 +467,31 @@ def test_openai(server):
     check(len(several.choices) == 3 and len(several.choices[2].logprobs.content[3].top_logprobs) == 2, several)
     prompts = client.completions.create(model=name, prompt=["abc", "xyz"], max_tokens=4, logprobs=2)
     check(len(prompts.choices) == 2 and len(prompts.choices[1].logprobs.tokens) == 4, prompts)
-    for call, wanted in ((lambda: client.chat.completions.create(model=name, messages=messages, n=0), openai.BadRequestError),
+    raw = client.chat.completions.with_raw_response.create(model=name, messages=messages, max_tokens=4)
+    check(raw.status_code == 200 and raw.parse().choices[0].finish_reason == "length", "openai: a raw response", raw.text)
+    with client.chat.completions.create(model=name, messages=messages, max_tokens=3000, stream=True) as left:
+        check(next(iter(left)).choices[0].delta.role == "assistant", "openai: a stream that is left")
+
+    class Query(pydantic.BaseModel):
+        limit: int
+        newest: bool
+    drawn = {"model": name, "messages": messages, "max_tokens": 400, "temperature": 1.0, "seed": 1, "extra_body": {"ignore_eos": False}}
+    plain = Server(log="openai.log")  # ends answers by itself
+    own = client.with_options(base_url=f"http://127.0.0.1:{plain.port}/v1")
+    parsed = own.chat.completions.parse(**drawn, response_format=Query).choices[0].message.parsed
+    check(isinstance(parsed, Query), "openai: an answer as a class", parsed)
+    tools = [openai.pydantic_function_tool(Query, name="query")]
+    called = own.chat.completions.parse(**drawn, tools=tools, tool_choice="required").choices[0].message.tool_calls
+    check(len(called) == 1 and isinstance(called[0].function.parsed_arguments, Query), "openai: a call as a class", called)
+    plain.stop()
+
+    async def several_at_once():
+        beside = openai.AsyncOpenAI(base_url=str(client.base_url), api_key="none", max_retries=0)
+        asked = [beside.chat.completions.create(model=name, messages=messages, max_tokens=5) for _ in range(5)]
+        return await asyncio.gather(*asked)
+    check(len({answer.choices[0].message.content for answer in asyncio.run(several_at_once())}) == 1, "openai: five at once")
+    for call, wanted in ((lambda: client.responses.create(model=name, input="x"), openai.NotFoundError),
+                         (lambda: client.chat.completions.create(model=name, messages=messages, n=0), openai.BadRequestError),
                          (lambda: client.chat.completions.create(model="nobody", messages=messages), openai.NotFoundError)):
         try:
             call()
