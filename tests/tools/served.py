@@ -1,4 +1,5 @@
 """A server under test and what its clients share. The arguments of the program: TRIMTAB MODEL ADAPTER."""
+import atexit
 import http.client
 import json
 import re
@@ -23,6 +24,7 @@ class Server:
     def __init__(self, *flags, log="serve.log", served=("--model_name_or_path", model, "--adapter_name_or_path", adapter)):
         self.log = open(log, "w+")
         self.process = subprocess.Popen([trimtab, "serve", *served, "--port", "0", *flags], stderr=self.log)
+        atexit.register(self.process.kill)  # a test that ends by an error leaves no server
         for _ in range(1200):
             found = re.search(r"http://127.0.0.1:(\d+)/v1", open(log).read())
             if found or self.process.poll() is not None:
