@@ -197,9 +197,25 @@ static tt_status list_param(struct listing *listing, const tt_param *param)
     return joined ? TT_OK : list_whole(listing, param, stored_name(listing, param->name));
 }
 
+/* Tables of the base beside an adapter, in their own type. */
+static tt_status list_copies(struct listing *listing)
+{
+    struct tt_weights_layout *layout = listing->layout;
+    if (!layout->adapter) return TT_OK;
+    TT_TRY(tt_base_copies_list(listing->model, listing->base, &layout->arena, layout->copies,
+                               &layout->copy_count));
+    for (size_t c = 0; c < layout->copy_count; c++) {
+        const struct tt_base_copy *copy = &layout->copies[c];
+        TT_TRY(list_tensor(listing, NULL, copy->name, copy->base->rank, copy->base->dims));
+        listing->tensors[listing->count - 1].entry.dtype = copy->base->dtype;
+    }
+    return TT_OK;
+}
+
 static tt_status list_tensors(struct listing *listing)
 {
     const struct tt_model *model = listing->model;
+    TT_TRY(list_copies(listing));
     for (size_t i = 0; i < model->param_count; i++)
         if (is_saved(listing->layout, model->params[i])) TT_TRY(list_param(listing, model->params[i]));
     /* PEFT looks for a table that both share under both names. */

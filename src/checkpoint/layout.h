@@ -2,6 +2,7 @@
 #ifndef TT_CHECKPOINT_LAYOUT_H
 #define TT_CHECKPOINT_LAYOUT_H
 
+#include "checkpoint/base_copies.h"
 #include "io/model_folder.h"
 #include "model/model.h"
 #include "optim/optimizer.h"
@@ -42,7 +43,9 @@ struct tt_weights_layout {
     struct tt_weights_file *files; /* owned */
     size_t file_count;
     uint64_t tensor_bytes;
-    bool adapter; /* the adapter's tensors only */
+    bool adapter;                               /* the adapter's tensors only, and: */
+    struct tt_base_copy copies[TT_BASE_COPIES]; /* entries that rank 0 writes, from the base */
+    size_t copy_count;
     /* Rank 0 writes the last file, when all ranks have written theirs: tensors of other parts, copied from the base,
      * and transposed ones, of the parameters in `turned`, a file that is then removed; without entries: none. */
     bool of_first;

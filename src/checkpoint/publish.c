@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/crc64.h"
 #include "base/file.h"
+#include "base/str.h"
 #include "base/integer.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -48,15 +49,34 @@ static tt_status write_kept(const struct tt_publication *request)
     return TT_OK;
 }
 
-/* Chat templates of the settings or of an adapter replace those of the model folder. */
+static bool replaces_templates(const struct tt_publication *request)
+{
+    for (size_t i = 0; i < request->template_count; i++)
+        if (tt_ends_with(request->templates[i].name, ".jinja")) return true;
+    return false;
+}
+
+static tt_status leave_out(const struct tt_publication *request, const char *name)
+{
+    struct tt_path path;
+    TT_TRY(tt_path_set(&path, request->temporary, name));
+    return tt_path_exists(path.text) ? tt_file_remove(path.text) : TT_OK;
+}
+
+/* Chat templates of the settings or of an adapter, and a tokenizer with new tokens, replace those of the model
+ * folder. */
 static tt_status write_templates(const struct tt_publication *request)
 {
     struct tt_path additional;
     if (request->template_count == 0) return TT_OK;
     TT_TRY(tt_path_set(&additional, request->temporary, "additional_chat_templates"));
-    TT_TRY(tt_dir_remove(additional.text));
+    if (replaces_templates(request)) TT_TRY(tt_dir_remove(additional.text));
     for (size_t i = 0; i < request->template_count; i++) {
         const struct tt_save_template *template = &request->templates[i];
+        if (template->text == NULL) {
+            TT_TRY(leave_out(request, template->name));
+            continue;
+        }
         struct tt_str text = {0};
         if (strchr(template->name, '/') != NULL) TT_TRY(tt_dir_create(additional.text));
         tt_status status = tt_str_append_text(&text, template->text);

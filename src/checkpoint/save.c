@@ -11,6 +11,7 @@
 #include "checkpoint/publish.h"
 #include "checkpoint/writer.h"
 #include "io/text_part.h"
+#include "model/new_rows.h"
 #include "model/scores.h"
 
 /* Two writers of one file wait for each other inside the kernel, so a fast save needs several files, of some gigabytes
@@ -110,6 +111,24 @@ static tt_status add_parts(const struct tt_saver_config *config, struct tt_write
     return TT_OK;
 }
 
+/* Tables of the base beside an adapter. */
+static tt_status add_copies(const struct tt_saver *saver, struct tt_writer_file *out)
+{
+    const struct tt_weights_file *file = out->file;
+    for (size_t c = 0; c < saver->weights.copy_count; c++) {
+        const struct tt_base_copy *copy = &saver->weights.copies[c];
+        struct tt_writer_part part = {.stored = copy->base, .dtype = copy->base->dtype};
+        part.file = tt_model_folder_file(saver->config.base, copy->base);
+        part.count = tt_safetensors_elements(copy->base);
+        for (size_t e = 0; e < file->count; e++)
+            if (file->entries[e].name == copy->name) part.entry = &file->entries[e];
+        if (part.entry == NULL || part.file == NULL)
+            return tt_fail(TT_ERR_INTERNAL, "'%s' has no place in the adapter's file", copy->name);
+        TT_TRY(tt_writer_add_part(out, &part));
+    }
+    return TT_OK;
+}
+
 static struct tt_weights_file *file_at(struct tt_saver *saver, size_t index)
 {
     size_t own = saver->weights_files - (saver->weights.turned.count > 0);
@@ -133,6 +152,7 @@ static tt_status plan_files(struct tt_saver *saver)
         file->file = file_at(saver, f);
         file->writes_header = (state && config->sharded) || saver->first;
         if (config->writes) TT_TRY(add_parts(config, file));
+        if (saver->first && f == 0) TT_TRY(add_copies(saver, file));
     }
     return TT_OK;
 }
@@ -146,11 +166,13 @@ static tt_status ask_who_writes(struct tt_saver *saver)
     return tt_comm_host_all_gather(comm, &mine, saver->expected, sizeof mine);
 }
 
-/* A model whose config.json ties two tables that differ is saved as what it is, and so is one with a new head. */
+/* A model whose config.json ties two tables that differ is saved as what it is, and so is one with a new head, or with
+ * rows of new tokens. */
 static tt_status change_config(const void *context, struct tt_json_value *config)
 {
     const struct tt_model_facts *facts = context;
     if (facts->own_head) tt_text_part_untie(config);
+    if (facts->grown_from > 0) tt_new_rows_describe(facts, config);
     return facts->label_count > 0 ? tt_model_scores_describe(facts, config) : TT_OK;
 }
 
@@ -159,7 +181,7 @@ static tt_status keep_files(struct tt_saver *saver)
     bool whole = !saver->weights.adapter;
     TT_TRY(tt_kept_files_read(tt_model_folder_path(saver->config.base), whole, &saver->kept));
     const struct tt_model_facts *facts = &saver->config.model->facts;
-    bool changes = whole && (facts->own_head || facts->label_count > 0);
+    bool changes = whole && (facts->own_head || facts->label_count > 0 || facts->grown_from > 0);
     return changes ? tt_kept_files_change(&saver->kept, change_config, facts) : TT_OK;
 }
 

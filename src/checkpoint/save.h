@@ -23,9 +23,10 @@
 
 struct tt_saver;
 
-/* A chat template as a file of a saved folder: "chat_template.jinja", "additional_chat_templates/tool_use.jinja". */
+/* A chat template, or a file of the tokenizer with new tokens, as a file of a saved folder:
+ * "chat_template.jinja", "additional_chat_templates/tool_use.jinja". */
 struct tt_save_template {
-    const char *name, *text;
+    const char *name, *text; /* text NULL: the model folder's file of this name is left out */
 };
 
 struct tt_saver_config {

@@ -7,7 +7,9 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/str.h"
+#include "checkpoint/base_copies.h"
 #include "io/tensor_compare.h"
 #include "model/adapter_config.h"
 #include "model/family.h"
@@ -206,9 +208,8 @@ static const char *copied_name(const struct unread *unread, char *name, size_t b
     const struct tt_model *model = unread->model;
     const char *given;
     if (!tt_adapter_key_path(unread->name, &given)) return NULL;
-    bool original = drop_wrapper(given, ".original_module.weight", name, bytes);
-    if (!original && !drop_wrapper(given, ".base_layer.weight", name, bytes))
-        (void)snprintf(name, bytes, "%s", given);
+    bool original;
+    tt_base_copy_param(given, name, bytes, &original);
     const tt_param *param = tt_model_find_param(model, name);
     if (param != NULL) return param->adapter != original ? NULL : tt_model_source_name(model, param);
     bool head = model->facts.tie_word_embeddings && strcmp(name, head_name) == 0;
@@ -244,7 +245,10 @@ static tt_status check_base_copy(const struct unread *unread)
     if (name == NULL) return TT_ERR_INTERNAL;
     if (find_stored(unread->source->folder, name, &base))
         TT_TRY(compare(&unread->tensor, &base, &unread->source->share, &at));
-    return at < 0 ? TT_OK : fail_differs(unread, name, "model", at);
+    const struct tt_model_facts *facts = &unread->model->facts;
+    bool new_row =
+        facts->grown_from > 0 && at >= facts->grown_from * facts->hidden_size; /* this is where it is from */
+    return at < 0 || new_row ? TT_OK : fail_differs(unread, name, "model", at);
 }
 
 /* A tensor that modules_to_save trained, once more under PEFT's name of the module that wraps it. */
@@ -290,6 +294,23 @@ static tt_status check_shared_head(const struct unread *unread)
     return check_own_copy(unread, tt_model_table_name(&unread->model->facts));
 }
 
+/* The rows of tokens of a table that both share, once more under the head's name. */
+static bool is_shared_rows(const struct unread *unread)
+{
+    const char *name;
+    return tt_adapter_key_path(unread->name, &name) && strcmp(name, TT_MODEL_HEAD TT_MODEL_TOKEN_ROWS) == 0 &&
+           tt_model_find_param(unread->model, name) == NULL;
+}
+
+static tt_status check_shared_rows(const struct unread *unread)
+{
+    char name[512];
+    const char *table = tt_model_table_name(&unread->model->facts);
+    (void)tt_snprintf(name, sizeof name, "%.*s" TT_MODEL_TOKEN_ROWS, (int)(strlen(table) - strlen(".weight")),
+                      table);
+    return check_own_copy(unread, name);
+}
+
 /* Keys and values of a layer that reads those of another: published folders may have them, nobody reads them. */
 static bool is_unused_keys(const struct unread *unread)
 {
@@ -331,6 +352,7 @@ static const struct kind of_folder[] = {
     {is_further_layer, accept},      {is_unused_keys, accept},      {is_replaced_head, accept}};
 static const struct kind of_adapter[] = {{is_base_copy, check_base_copy},
                                          {is_wrapped_copy, check_wrapped_copy},
+                                         {is_shared_rows, check_shared_rows},
                                          {is_shared_head, check_shared_head}};
 
 static tt_status look(const struct kind *kinds, size_t count, const struct unread *unread, bool *found)

@@ -98,8 +98,10 @@ static tt_status write_chunk(struct writing *writing, struct output *output,
     size_t from_bytes = tt_dtype_bytes(part->dtype), to_bytes = tt_dtype_bytes(to);
     int64_t done = (int64_t)chunk * CHUNK_COUNT;
     size_t count = (size_t)(part->count - done < CHUNK_COUNT ? part->count - done : CHUNK_COUNT);
-    const void *data = (const char *)part->from + (size_t)done * from_bytes;
-    if (part->dtype != to) {
+    const void *data = part->from != NULL ? (const char *)part->from + (size_t)done * from_bytes : converted;
+    if (part->from == NULL)
+        TT_TRY(tt_safetensors_read(part->file, part->stored, done, (int64_t)count, converted, to));
+    else if (part->dtype != to) {
         if (!tt_dtype_convert(converted, to, data, part->dtype, count))
             return tt_fail(TT_ERR_INTERNAL, "'%s' cannot be saved as %s", part->entry->name,
                            part->entry->dtype_name);

@@ -15,7 +15,10 @@
 
 /* A range of elements of the snapshot, to be written to a file. */
 struct tt_writer_part {
-    const void *from; /* host memory; lent */
+    const void
+        *from; /* host memory; lent; NULL: the values are those of a tensor of a file, of the entry's type */
+    const struct tt_safetensors *file;
+    const struct tt_safetensors_entry *stored; /* lent, as the file */
     tt_dtype dtype;
     const struct tt_safetensors_entry *entry;
     const struct tt_source_piece *piece; /* NULL: one after the other; by rows (io/param_source.h); lent */

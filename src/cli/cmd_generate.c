@@ -495,7 +495,7 @@ static tt_status prepare(void *context, const struct tt_inputs *inputs, int rank
         tt_generate_options_of(&generation->command->spec.generate, job->run.seed);
     struct prompts *prompts = &generation->prompts;
     if (prompts->count == 0) TT_TRY(collect_prompts(generation->command, prompts));
-    TT_TRY(tt_tokenizer_load(tt_model_folder_path(inputs->folder), &generation->tokenizer));
+    TT_TRY(tt_inputs_load_tokenizer(inputs, &generation->tokenizer));
     TT_TRY(encode_prompts(prompts, generation->command, inputs, generation->tokenizer));
     TT_TRY(find_adapters(prompts, inputs));
     TT_TRY(tt_answer_grammar_make(generation->command->json_schema, generation->command->regex, inputs,

@@ -215,6 +215,11 @@ tt_status gguf_put_model_keys(struct gguf_export *export)
     TT_TRY(tt_gguf_put_u32(&export->header, "general.file_type", file_type));
     TT_TRY(tt_gguf_put_u32(&export->header, "general.quantization_version", QUANTIZATION_VERSION));
     TT_TRY(put_family_keys(export));
+    if (export->merge->own_tokenizer) {
+        tt_status status = tt_fail(TT_ERR_UNSUPPORTED, "the adapter has a tokenizer with tokens of its own");
+        tt_hint("merge it first (trimtab merge), and export the result");
+        return status;
+    }
     TT_TRY(
         tt_gguf_put_tokenizer(&export->header, tt_model_folder_path(export->merge->folder), export->facts));
     return put_templates(export);

@@ -10,9 +10,11 @@
 #include "checkpoint/unread.h"
 #include "io/labels.h"
 #include "model/adapter_config.h"
+#include "model/new_rows.h"
 #include "model/quantization.h"
 #include "model/scores.h"
 #include "tensor/format.h"
+#include "text/new_tokens.h"
 
 void tt_merge_close(struct tt_merge *merge)
 {
@@ -70,6 +72,27 @@ static tt_status open_adapter(struct tt_merge *merge, const char *name, struct t
     TT_GO(tt_adapter_open_for(folder, facts, lora, &merge->adapter));
 out:
     if (status != TT_OK) tt_while("opening the adapter '%s'", name);
+    tt_free(folder);
+    return status;
+}
+
+/* Tokens that the adapter's tokenizer has and the base's lacks, and rows for them. */
+static tt_status open_new_tokens(struct tt_merge *merge, struct tt_model_facts *facts)
+{
+    tt_status status = TT_OK;
+    struct tt_tokenizer *tokenizer = NULL;
+    struct tt_new_rows rows = {0};
+    char *folder = merge->adapter != NULL ? tt_merge_adapter_folder(merge) : NULL;
+    if (merge->adapter == NULL) return TT_OK;
+    if (folder == NULL) return TT_ERR_MEMORY;
+    TT_GO(tt_new_tokens_of_folder(folder, tt_model_folder_path(merge->folder), &tokenizer));
+    merge->own_tokenizer = tokenizer != NULL;
+    if (merge->own_tokenizer) TT_GO(tt_model_folder_check_copied(folder, false));
+    TT_GO(tt_new_rows_of_adapter(folder, tokenizer != NULL ? tt_tokenizer_vocab_size(tokenizer) : 0, &rows));
+    if (rows.count > facts->vocab_size) TT_GO(tt_new_rows_grow(facts, &rows, merge->folder));
+out:
+    tt_new_rows_close(&rows);
+    tt_tokenizer_destroy(tokenizer);
     tt_free(folder);
     return status;
 }
@@ -234,6 +257,7 @@ tt_status tt_merge_open(const char *base, const char *adapter, struct tt_merge *
     TT_GO(tt_model_folder_open(base, true, &merge->folder));
     TT_GO(open_adapter(merge, adapter, config, &options.lora));
     TT_GO(tt_model_folder_join(merge->folder, &config->sources));
+    TT_GO(open_new_tokens(merge, config));
     TT_GO(tt_quantization_inspect(merge->folder, &merge->arena, config));
     TT_GO(tt_tied_head_inspect(merge->folder, config));
     merge->quantized = tt_quant_is_compressed(config->stored_quant); /* also where experts alone are */

@@ -49,6 +49,7 @@ struct tt_merge {
     size_t count;
     struct tt_name_index index; /* of the tensors by name */
     bool unties, quantized;     /* quantized: some of the base is */
+    bool own_tokenizer; /* the adapter's folder has the tokenizer, with tokens that the base's lacks */
     struct tt_arena arena;
 };
 

@@ -9,6 +9,7 @@
 #include "convert/merge.h"
 #include "convert/templates.h"
 #include "io/output_folder.h"
+#include "model/new_rows.h"
 #include "model/scores.h"
 
 static const uint64_t default_shard_bytes = 50ull * 1000 * 1000 * 1000;
@@ -313,6 +314,28 @@ static tt_status copy_small_files(struct writing *writing)
     return tt_model_folder_copy_tokenizer(base, tt_str_text(&writing->output.temporary), true);
 }
 
+/* The tokenizer of an adapter with new tokens takes the place of the base's as a whole. */
+static tt_status copy_tokenizer(const struct writing *writing)
+{
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                                        "added_tokens.json"};
+    tt_status status = TT_OK;
+    if (!writing->merge->own_tokenizer) return TT_OK;
+    char *folder = tt_merge_adapter_folder(writing->merge);
+    if (folder == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < sizeof names / sizeof *names && status == TT_OK; i++) {
+        struct tt_path from, to;
+        TT_GO(tt_path_set(&from, folder, names[i]));
+        TT_GO(tt_path_set(&to, tt_str_text(&writing->output.temporary), names[i]));
+        if (tt_path_exists(to.text)) TT_GO(tt_file_remove(to.text));
+        if (tt_path_exists(from.text))
+            TT_GO(tt_file_copy_inside(folder, names[i], TT_MODEL_FOLDER_COPY_BYTES_MAX, to.text));
+    }
+out:
+    tt_free(folder);
+    return status;
+}
+
 /* A template that the adapter was trained with takes the place of the base's. */
 static tt_status write_templates(const struct writing *writing)
 {
@@ -334,9 +357,11 @@ static tt_status write_config(const struct writing *writing)
     bool unties = writing->merge->unties || writing->merge->model->facts.own_head;
     const struct tt_model_facts *facts = &writing->merge->model->facts;
     bool scores = facts->label_count > 0;
-    if (!unties && !scores && !writing->merge->quantized && dtype == TT_DTYPE_NONE) return TT_OK;
+    bool grown = facts->grown_from > 0;
+    if (!unties && !scores && !grown && !writing->merge->quantized && dtype == TT_DTYPE_NONE) return TT_OK;
     struct tt_json_value *root = tt_json_copy(config->root);
     if (unties) tt_text_part_untie(root);
+    if (grown) tt_new_rows_describe(facts, root);
     if (writing->merge->quantized) (void)tt_json_remove(root, "quantization_config");
     if (dtype != TT_DTYPE_NONE) {
         /* transformers 5 writes dtype, transformers 4 torch_dtype; both read either key. */
@@ -409,6 +434,7 @@ tt_status tt_merge_write(const struct tt_merge *merge, const struct tt_merge_opt
     TT_GO(list_stored(&writing));
     TT_GO(split_shards(&writing));
     TT_GO(copy_small_files(&writing));
+    TT_GO(copy_tokenizer(&writing));
     TT_GO(write_templates(&writing));
     TT_GO(write_weights(&writing));
     TT_GO(write_config(&writing));

@@ -91,6 +91,7 @@ tt_status tt_chat_create(const struct tt_data_config *config, const struct tt_to
         TT_GO(TT_ERR_USAGE);
     }
     TT_GO(tt_chat_files_load(tt_tokenizer_folder(tokenizer), &chat->files));
+    TT_GO(tt_chat_files_complete(tt_tokenizer_model_folder(tokenizer), &chat->files));
     if (config->chat_template != NULL)
         TT_GO(tt_chat_files_take_text(config->chat_template, &chat->files));
     else if (config->chat_template_path != NULL)

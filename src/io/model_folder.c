@@ -9,6 +9,7 @@
 #include "base/hub_cache.h"
 #include "base/str.h"
 #include "io/coded_experts.h"
+#include "io/grown_rows.h"
 #include "io/mxfp4.h"
 #include "io/param_source_impl.h"
 #include "io/pth.h"
@@ -42,6 +43,7 @@ struct tt_model_folder {
     struct tt_safetensors *mxfp4;  /* decoded tensors (io/mxfp4.h); NULL: none */
     struct tt_safetensors *coded;  /* decoded matrices of experts (io/coded_experts.h); NULL: none */
     struct tt_safetensors *joined; /* tensors in pieces of the files' ones; NULL: none */
+    struct tt_safetensors *grown;  /* tables with rows of new tokens (io/grown_rows.h); NULL: none */
     const struct tt_text_part *part;
     bool renamed; /* names are not the files' own */
 };
@@ -405,9 +407,15 @@ tt_status tt_model_folder_join(struct tt_model_folder *folder, const struct tt_p
     return sort_renamed(folder);
 }
 
+tt_status tt_model_folder_grow(struct tt_model_folder *folder, const struct tt_growth *growth)
+{
+    return tt_grow_rows(folder->path, growth, folder->tensors, folder->tensor_count, &folder->grown);
+}
+
 void tt_model_folder_close(struct tt_model_folder *folder)
 {
     if (folder == NULL) return;
+    tt_safetensors_close(folder->grown);
     tt_safetensors_close(folder->joined);
     tt_safetensors_close(folder->coded);
     tt_safetensors_close(folder->mxfp4);
@@ -511,8 +519,8 @@ const struct tt_safetensors_entry *tt_model_folder_find_stored(const struct tt_m
 const struct tt_safetensors *tt_model_folder_file(const struct tt_model_folder *folder,
                                                   const struct tt_safetensors_entry *entry)
 {
-    const struct tt_safetensors *made[] = {folder->mxfp4, folder->coded, folder->joined};
-    for (size_t f = 0; f < folder->file_count + 3; f++) {
+    const struct tt_safetensors *made[] = {folder->mxfp4, folder->coded, folder->joined, folder->grown};
+    for (size_t f = 0; f < folder->file_count + sizeof made / sizeof *made; f++) {
         const struct tt_safetensors *file =
             f < folder->file_count ? folder->files[f] : made[f - folder->file_count];
         size_t count = file != NULL ? tt_safetensors_count(file) : 0;

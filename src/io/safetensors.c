@@ -318,6 +318,7 @@ void tt_safetensors_close(struct tt_safetensors *file)
     tt_mxfp4_destroy(file->mxfp4);
     tt_coded_experts_destroy(file->coded);
     tt_shown_adapters_destroy(file->adapters);
+    tt_grown_rows_destroy(file->grown);
     tt_arena_deinit(&file->arena);
     tt_free(file);
 }
@@ -396,6 +397,7 @@ static tt_status read_raw(const struct tt_safetensors *file, const struct tt_saf
     if (file->mxfp4 != NULL) return tt_mxfp4_read(file, entry, first, count, to);
     if (file->coded != NULL) return tt_coded_experts_read(file, entry, first, count, to);
     if (file->adapters != NULL) return tt_shown_adapters_read(file, entry, first, count, to);
+    if (file->grown != NULL) return tt_grown_rows_read(file, entry, first, count, to);
     if (file->strides != NULL && !file->strides[entry - file->entries].by_rows)
         return tt_strided_read(file, entry, first, count, to);
     size_t width = tt_dtype_bytes(entry->dtype);

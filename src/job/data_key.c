@@ -55,6 +55,10 @@ tt_status tt_data_key_make(const struct tt_data_key_source *source, struct tt_st
         TT_TRY(tt_str_printf(key, "template '%s' ", template->name));
         TT_TRY(add_text(&texts, "text", template->text, strlen(template->text)));
     }
+    for (size_t i = 0; i < source->file_count; i++)
+        if (source->files[i].text != NULL)
+            TT_TRY(add_text(&texts, source->files[i].name, source->files[i].text,
+                            strlen(source->files[i].text)));
     if (texts.dates && source->data->date != NULL)
         TT_TRY(tt_str_printf(key, "date: %s\n", source->data->date));
     *keeps = !texts.dates || source->dated;

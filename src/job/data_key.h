@@ -3,6 +3,7 @@
 #ifndef TT_JOB_DATA_KEY_H
 #define TT_JOB_DATA_KEY_H
 
+#include "checkpoint/save.h"
 #include "data/chat.h"
 #include "data/dataset.h"
 
@@ -13,7 +14,10 @@ struct tt_data_key_source {
     const struct tt_data_config *data; /* max_length as it is used */
     const char *tokenizer_folder;
     const struct tt_chat_files *templates; /* that replace the folder's; may be empty */
-    bool dated;                            /* `date` was given, and is not the time of the start */
+    /* [file_count], lent: those of the tokenizer with new tokens, in the place of the folder's */
+    const struct tt_save_template *files;
+    size_t file_count;
+    bool dated; /* `date` was given, and is not the time of the start */
 };
 
 /* *keeps is false when a chat template prints the date of the start: the tokens are those of one run only. */

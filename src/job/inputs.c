@@ -71,6 +71,7 @@ void tt_inputs_close(struct tt_inputs *inputs)
     tt_dataset_destroy(inputs->eval);
     tt_free(inputs->streamed);
     tt_tokenizer_destroy(inputs->tokenizer);
+    tt_new_tokens_close(&inputs->new_tokens);
     for (size_t i = 0; i < inputs->adapter_count; i++) {
         tt_safetensors_close(inputs->adapters[i].file);
         tt_free(inputs->adapters[i].folder);

@@ -9,6 +9,7 @@
 #include "data/dataset.h"
 #include "data/sources.h"
 #include "job/input_part.h"
+#include "job/new_tokens.h"
 #include "job/parts.h"
 #include "model/quantization.h"
 
@@ -35,6 +36,7 @@ struct tt_inputs {
     struct tt_model_facts model_facts;
     struct tt_model_options model_options;
     struct tt_tokenizer *tokenizer; /* NULL if the folder has none and the data needs none */
+    struct tt_new_tokens new_tokens;
     /* The weights of the first adapter; NULL: none. Lent by `adapters`. */
     struct tt_safetensors *adapter;
     const char *adapter_folder;
@@ -52,8 +54,10 @@ struct tt_inputs {
     /* Chat templates: those of chat_template_path, else those of the adapter's folder; empty: the model folder's */
     struct tt_chat_files templates;
     const char *template_path; /* where they are; lent, or NULL */
-    /* [templates.template_count], in `arena`: the files that are saved beside the trained weights */
+    /* [template_file_count], in `arena`: the files that are saved beside the trained weights in the place of the model
+     * folder's: those of `templates`, and the tokenizer's with new tokens */
     struct tt_save_template *template_files;
+    size_t template_file_count;
     /* files of the data sets; empty: none, or rows split off from `train` */
     struct tt_sources train_files, eval_files;
 };
@@ -86,6 +90,8 @@ struct tt_lora_config tt_inputs_reserved_lora(int64_t rank);
  * tensors. `folder` is lent; the file is the caller's. */
 TT_MUST_USE tt_status tt_inputs_open_adapter(const struct tt_inputs *inputs, const char *folder,
                                              struct tt_arena *arena, struct tt_inputs_adapter *adapter);
+/* The tokenizer of the inputs, once more: of the model folder, or the one with new tokens. */
+TT_MUST_USE tt_status tt_inputs_load_tokenizer(const struct tt_inputs *inputs, struct tt_tokenizer **out);
 /* A zeroed struct is empty, as is the struct after an error. Settings that contradict the model are TT_ERR_USAGE. */
 TT_MUST_USE tt_status tt_inputs_open(const struct tt_inputs_config *config, struct tt_inputs *inputs);
 /* Settles, after opening with a share, what the processes found together: `differs` in one of them. */

@@ -24,6 +24,7 @@ static tt_status read_adapter(const struct tt_inputs *inputs, const double *drop
 {
     TT_TRY(tt_adapter_config_read(adapter->folder, arena, &adapter->lora));
     if (dropout != NULL) adapter->lora.dropout = *dropout;
+    adapter->lora.save_embedding_layers = inputs->model_options.lora.save_embedding_layers;
     TT_TRY(tt_adapter_config_check(&adapter->lora, &inputs->model_facts));
     return tt_adapter_open_for(adapter->folder, &inputs->model_facts, &adapter->lora, &adapter->file);
 }
@@ -133,6 +134,7 @@ static tt_status place_adapters(const struct tt_model_spec *model, struct tt_inp
 static tt_status open_tokenizer(struct tt_inputs *inputs)
 {
     struct tt_path path;
+    if (inputs->tokenizer != NULL) return TT_OK;
     TT_TRY(tt_path_set(&path, tt_model_folder_path(inputs->folder), "tokenizer.json"));
     /* pre-tokenized rows need none; others are refused by the data layer */
     if (!tt_path_exists(path.text)) return TT_OK;
@@ -149,9 +151,12 @@ static tt_status open_tokenizer(struct tt_inputs *inputs)
 /* The files that the templates are stored as, for names that transformers would find there. */
 static tt_status name_templates(struct tt_inputs *inputs)
 {
-    size_t count = inputs->templates.template_count;
-    inputs->template_files = tt_arena_alloc(&inputs->arena, count * sizeof *inputs->template_files);
+    size_t count = inputs->templates.template_count, more = inputs->new_tokens.file_count;
+    inputs->template_files =
+        tt_arena_alloc(&inputs->arena, (count + more + 1) * sizeof *inputs->template_files);
     if (inputs->template_files == NULL) return TT_ERR_MEMORY;
+    for (size_t i = 0; i < more; i++) inputs->template_files[count + i] = inputs->new_tokens.files[i];
+    inputs->template_file_count = count + more;
     for (size_t i = 0; i < count; i++) {
         const struct tt_chat_template *template = &inputs->templates.templates[i];
         char name[256] = "chat_template.jinja";
@@ -180,12 +185,11 @@ static tt_status open_templates(const struct tt_inputs_config *config, struct tt
         return name_templates(inputs);
     }
     const char *path = given != NULL ? given : inputs->adapter_folder;
-    if (path == NULL) return TT_OK;
+    if (path == NULL) return name_templates(inputs);
     if (tt_path_is_dir(path)) TT_TRY(tt_model_folder_check_copied(path, false));
     TT_TRY(given != NULL ? tt_chat_files_take_template(path, &inputs->templates)
                          : tt_chat_files_add_templates(path, &inputs->templates));
-    if (inputs->templates.template_count == 0) return TT_OK;
-    inputs->template_path = path;
+    if (inputs->templates.template_count > 0) inputs->template_path = path;
     return name_templates(inputs);
 }
 
@@ -202,6 +206,7 @@ static tt_status open_model(const struct tt_inputs_config *config, struct tt_inp
     TT_TRY(tt_model_facts_for(inputs->folder, &config->model->scores, &inputs->model_facts));
     TT_TRY(tt_model_facts_balance(&inputs->model_facts, config->model->router_aux_loss_coef));
     TT_TRY(tt_model_folder_join(inputs->folder, &inputs->model_facts.sources));
+    TT_TRY(tt_new_tokens_open(config, !weightless, inputs));
     if (!weightless) {
         TT_TRY(tt_quantization_inspect(inputs->folder, &inputs->arena, &inputs->model_facts));
         TT_TRY(tt_tied_head_compare(inputs->folder, &config->share, &inputs->model_facts,
@@ -209,6 +214,8 @@ static tt_status open_model(const struct tt_inputs_config *config, struct tt_inp
         if (config->share.all == 0) tt_inputs_settle(inputs, inputs->head_differs);
     }
     inputs->model_options = tt_job_model_options(config->model, config->lora, config->device, random);
+    inputs->model_options.lora.new_tokens = inputs->new_tokens.ids.data;
+    inputs->model_options.lora.new_count = (int64_t)inputs->new_tokens.ids.count;
     TT_TRY(tt_quantization_resolve(config->quantization, &inputs->model_facts,
                                    inputs->model_options.compute_dtype, &inputs->model_options.quant));
     TT_TRY(open_adapters(config, inputs));
@@ -347,8 +354,12 @@ static tt_status load_dataset(const struct tt_inputs *inputs, const struct tt_da
     bool keeps = data->prepared_path != NULL, hit = false;
     const struct tt_dataset_request request = {
         files, &limited, inputs->tokenizer, inputs->model_facts.vocab_size, max_samples, seed};
-    const struct tt_data_key_source source = {&limited, tt_model_folder_path(inputs->folder),
-                                              &inputs->templates, inputs->dated};
+    const struct tt_data_key_source source = {&limited,
+                                              tt_model_folder_path(inputs->folder),
+                                              &inputs->templates,
+                                              inputs->new_tokens.files,
+                                              inputs->new_tokens.file_count,
+                                              inputs->dated};
     if (keeps) TT_GO(tt_data_key_make(&source, &key, &keeps));
     if (data->prepared_path != NULL && !keeps)
         tt_notice("the chat template prints the date, which is that of this run: its tokenized rows are not "

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "job/language_inputs.h"
+#include "job/new_tokens.h"
 #include "job/resolve.h"
 #include "job/task.h"
 #include "model/adapter_config.h"
@@ -123,11 +124,40 @@ out:
     return status;
 }
 
-static tt_status read_adapter(const char *name, struct tt_arena *arena, struct tt_lora_config *lora)
+/* An adapter may have rows of tokens that the model's folder has none for. */
+static tt_status read_adapter(const char *name, struct tt_arena *arena, struct tt_model_facts *facts,
+                              struct tt_lora_config *lora)
 {
     char *folder;
+    struct tt_new_rows rows = {0};
     TT_TRY(tt_hub_locate(name, NULL, "adapter", &folder));
     tt_status status = tt_adapter_config_read(folder, arena, lora);
+    if (status == TT_OK) status = tt_new_rows_of_adapter(folder, 0, &rows);
+    if (status == TT_OK && rows.count > facts->vocab_size) status = tt_new_rows_grow(facts, &rows, NULL);
+    tt_new_rows_close(&rows);
+    tt_free(folder);
+    return status;
+}
+
+/* New tokens get their rows, as in a training. */
+static tt_status plan_new_tokens(const struct tt_plan_spec *spec, struct tt_arena *arena,
+                                 struct tt_model_facts *facts, struct tt_model_options *options)
+{
+    const struct tt_model_spec *named = &spec->job.model;
+    char *folder = NULL;
+    struct tt_ids ids = {0};
+    tt_status status = TT_OK;
+    if (named->add_tokens == NULL && named->add_special_tokens == NULL) return TT_OK;
+    if (spec->config_json == NULL)
+        TT_GO(tt_hub_locate(named->model_name_or_path, named->model_revision, "configuration", &folder));
+    TT_GO(tt_new_tokens_plan(named, folder, facts, &ids));
+    int32_t *kept = tt_arena_alloc(arena, (ids.count + 1) * sizeof *kept);
+    if (kept == NULL) TT_GO(TT_ERR_MEMORY);
+    for (size_t i = 0; i < ids.count; i++) kept[i] = ids.data[i];
+    options->lora.new_tokens = kept;
+    options->lora.new_count = (int64_t)ids.count;
+out:
+    tt_ids_deinit(&ids);
     tt_free(folder);
     return status;
 }
@@ -139,9 +169,10 @@ static tt_status network(const struct tt_plan_spec *spec, struct tt_arena *arena
     *options = tt_job_model_options(&job->model, &job->lora, &job->device, true);
     TT_TRY(read_config(spec, arena, facts));
     TT_TRY(tt_model_facts_balance(facts, job->model.router_aux_loss_coef));
+    TT_TRY(plan_new_tokens(spec, arena, facts, options));
     TT_TRY(tt_quantization_resolve(&job->quantization, facts, options->compute_dtype, &options->quant));
     if (job->model.adapter_name_or_path == NULL) return TT_OK;
-    TT_TRY(read_adapter(job->model.adapter_name_or_path, arena, &options->lora));
+    TT_TRY(read_adapter(job->model.adapter_name_or_path, arena, facts, &options->lora));
     return tt_adapter_config_check(&options->lora, facts);
 }
 

@@ -230,6 +230,7 @@ static tt_status parse(const struct tt_json *json, struct tt_model_facts *facts)
     TT_TRY(parse_heads(json, keys_as_values, gemma->shape.heads, facts));
     TT_TRY(parse_shared(json, facts));
     TT_TRY(parse_inputs(json, facts->vocab_size, gemma));
+    facts->fixed_vocab = gemma->inputs > 0;
     TT_TRY(parse_experts(json, facts, &gemma->mixture));
     facts->rope_count = ROPE_COUNT;
     TT_TRY(parse_rotation(json, facts, ROPE_FULL,

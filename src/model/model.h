@@ -94,6 +94,9 @@ struct tt_model_facts {
     int64_t image_layers; /* that get features of the tower's layers where there are images (deepstack) */
     int64_t hidden_size;  /* D */
     int64_t vocab_size;   /* V */
+    int64_t
+        grown_from; /* of the folder's files, where new tokens have rows too (model/new_rows.h); 0: nothing grew */
+    bool fixed_vocab;          /* a further table has a row for each token */
     int64_t num_hidden_layers; /* blocks without the first and the last one */
     bool reads_images;         /* a detector */
     int64_t label_count;       /* of a classifier of sequences or a reward model; 0: a language model */
@@ -133,6 +136,10 @@ struct tt_model_facts {
 enum tt_lora_bias { TT_LORA_BIAS_NONE, TT_LORA_BIAS_ALL, TT_LORA_BIAS_LORA_ONLY };
 extern const char *const tt_lora_bias_words[]; /* in PEFT's spelling */
 
+/* PEFT's save_embedding_layers: embeddings and head of the base are saved beside an adapter; AUTO: where their number
+ * of rows has changed. */
+enum tt_save_embeddings { TT_SAVE_EMBEDDINGS_AUTO, TT_SAVE_EMBEDDINGS_YES, TT_SAVE_EMBEDDINGS_NO };
+
 /* LoRA's settings, in PEFT's words; model/lora.h has the rules. */
 struct tt_lora_config {
     bool enabled;
@@ -152,6 +159,10 @@ struct tt_lora_config {
     const char *alpha_pattern;
     /* NULL, JSON list of ids, or object of such lists by module: rows that train (model/trained_tokens.h) */
     const char *trainable_token_indices;
+    /* [new_count], lent while the model is made: tokens whose rows train where no setting says how their tables do */
+    const int32_t *new_tokens;
+    int64_t new_count;
+    enum tt_save_embeddings save_embedding_layers;
     /* embeddings and head that are one table stay one when modules_to_save trains it */
     bool ensure_weight_tying;
     enum tt_lora_bias bias;

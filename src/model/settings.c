@@ -60,6 +60,10 @@ const struct tt_setting tt_lora_settings[] = {
      .changes = TT_CHANGES_RESULT_IF_SET, .of = "language", .needs = "use_peft",
      .help = "Ids of tokens whose rows of the embeddings train apart from the table, or an object of such lists by "
              "module: {\"embed_tokens\": [5], \"lm_head\": [5]}."},
+    {.name = "save_embedding_layers", .type = TT_SETTING_CHOICE, FIELD(save_embedding_layers), .default_text = "auto",
+     .choices = "auto true false", .changes = TT_CHANGES_OTHER, .of = "language", .needs = "use_peft",
+     .help = "Whether embeddings and head of the base are saved beside the adapter; auto: where new tokens changed "
+             "their number of rows, as PEFT does."},
     {.name = "ensure_weight_tying", .type = TT_SETTING_BOOL, FIELD(ensure_weight_tying), .default_text = "false",
      .changes = TT_CHANGES_RESULT_IF_SET, .of = "language", .needs = "use_peft+lora_modules_to_save",
      .help = "Where embeddings and head are one table, lora_modules_to_save with one of them trains that table for "

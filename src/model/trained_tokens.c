@@ -134,12 +134,56 @@ static tt_status share_tokens(const struct tt_model *model, const struct tables 
                    head->path, embedding->path);
 }
 
+/* The ids as a list of JSON. */
+static tt_status write_ids(const struct tt_lora_config *lora, struct tt_str *text)
+{
+    TT_TRY(tt_str_append_char(text, '['));
+    for (int64_t i = 0; i < lora->new_count; i++)
+        TT_TRY(tt_str_printf(text, "%s%" PRId32, i > 0 ? ", " : "", lora->new_tokens[i]));
+    return tt_str_append_char(text, ']');
+}
+
+/* The setting that trains the rows of new tokens: of each table that nothing else trains. One table for both is trained
+ * as a whole where the settings name either. */
+static tt_status choose_new(struct tt_model *model, const struct tables *tables)
+{
+    tt_status status = TT_OK;
+    struct tt_lora_config *lora = &model->options.lora;
+    struct tt_str ids = {0}, text = {0};
+    const struct tt_module *all[] = {tables->embedding, tables->head};
+    bool one = model->facts.tie_word_embeddings, trained = false, free[2], any = false;
+    for (int i = 0; i < 2; i++) {
+        free[i] = all[i] != NULL && !all[i]->saved && !all[i]->adapted;
+        trained |= all[i] != NULL && !free[i];
+    }
+    if (one && trained) return TT_OK;
+    TT_GO(write_ids(lora, &ids));
+    if (one || !free[1]) {
+        if (free[0]) lora->trainable_token_indices = tt_arena_strdup(&model->arena, tt_str_text(&ids));
+        any = free[0];
+    } else {
+        if (free[0]) TT_GO(tt_str_printf(&text, "{\"%s\": %s, ", TT_MODEL_EMBEDDING, tt_str_text(&ids)));
+        TT_GO(tt_str_printf(&text, "%s\"%s\": %s}", free[0] ? "" : "{", TT_MODEL_HEAD, tt_str_text(&ids)));
+        lora->trainable_token_indices = tt_arena_strdup(&model->arena, tt_str_text(&text));
+        any = true;
+    }
+    if (any && lora->trainable_token_indices == NULL) TT_GO(TT_ERR_MEMORY);
+out:
+    tt_str_deinit(&ids);
+    tt_str_deinit(&text);
+    return status;
+}
+
 tt_status tt_trained_tokens_apply(struct tt_model *model)
 {
     tt_status status = TT_OK;
-    const char *text = model->options.lora.trainable_token_indices;
     const struct tables tables = find_tables(model);
     struct tt_json json = {0};
+    if (model->options.lora.trainable_token_indices == NULL && model->options.lora.new_count > 0)
+        TT_TRY(choose_new(model, &tables));
+    model->options.lora.new_tokens = NULL;
+    model->options.lora.new_count = 0;
+    const char *text = model->options.lora.trainable_token_indices;
     if (text == NULL) return TT_OK;
     if (tables.embedding == NULL) return tt_fail(TT_ERR_USAGE, "%s: the model has no embeddings", setting);
     TT_TRY(tt_pattern_parse(setting, text, &json));

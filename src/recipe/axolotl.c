@@ -189,8 +189,10 @@ static tt_status read_special_tokens(struct tt_recipe *recipe, const struct tt_y
             TT_TRY(tt_recipe_note(recipe, token, "without effect: batches never hold padding"));
         else if (tt_recipe_is_one(token->key, "bos_token unk_token"))
             TT_TRY(tt_recipe_note(recipe, token, "the tokenizer's own is used: it must be %s", token->text));
+        else if (strcmp(token->key, "additional_special_tokens") == 0)
+            TT_TRY(tt_recipe_put_node(recipe, token, "add_special_tokens"));
         else
-            TT_TRY(tt_recipe_lack(recipe, token, "add tokens to the model folder before"));
+            TT_TRY(tt_recipe_lack(recipe, token, "add_special_tokens adds tokens without a name"));
     }
     return TT_OK;
 }

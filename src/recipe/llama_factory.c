@@ -123,6 +123,8 @@ static tt_status finish(struct tt_recipe *recipe)
         TT_TRY(tt_recipe_suppose(recipe, "lora_dropout", "0"));
         TT_TRY(tt_recipe_suppose(recipe, "lora_target_modules", "all-linear"));
     }
+    if (tt_recipe_text(recipe, "add_tokens") != NULL || tt_recipe_text(recipe, "add_special_tokens") != NULL)
+        TT_TRY(tt_recipe_suppose(recipe, "resize_to_multiple_of", "64"));
     text = tt_recipe_text(recipe, "val_size");
     if (text != NULL && tt_value_parse_double(text, &held_out) && held_out > 0)
         TT_TRY(tt_recipe_suppose(recipe, "eval_strategy", "epoch"));

@@ -211,7 +211,7 @@ static void saves(const struct tt_inputs *inputs, struct tt_save_template files[
 {
     (void)files;
     config->templates = inputs->template_files;
-    config->template_count = inputs->templates.template_count;
+    config->template_count = inputs->template_file_count;
 }
 
 static uint64_t sum(const struct tt_inputs *inputs)

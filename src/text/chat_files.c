@@ -168,6 +168,18 @@ tt_status tt_chat_files_add_templates(const char *folder, struct tt_chat_files *
     return read_folder(files, folder, true);
 }
 
+tt_status tt_chat_files_complete(const char *folder, struct tt_chat_files *files)
+{
+    struct tt_json generation = {0};
+    if (folder == NULL) return TT_OK;
+    if (files->template_count == 0) TT_TRY(read_folder(files, folder, true));
+    if (files->ends.count > 0) return TT_OK;
+    tt_status status = read_optional(folder, "generation_config.json", &generation);
+    if (status == TT_OK) status = read_ends(files, &generation);
+    tt_json_deinit(&generation);
+    return status;
+}
+
 tt_status tt_chat_files_take_template(const char *path, struct tt_chat_files *files)
 {
     files->template_count = 0;

@@ -37,6 +37,8 @@ struct tt_chat_files {
 TT_MUST_USE tt_status tt_chat_files_load(const char *path, struct tt_chat_files *files);
 /* Adds the templates of a folder, if it has any; nothing else is read. */
 TT_MUST_USE tt_status tt_chat_files_add_templates(const char *folder, struct tt_chat_files *files);
+/* Adds the templates and the end tokens of a folder, each where there are none yet; NULL: nothing. */
+TT_MUST_USE tt_status tt_chat_files_complete(const char *folder, struct tt_chat_files *files);
 /* Replaces the templates by those of `path`: a file with one template, or a folder as above. TT_ERR_USAGE where there
  * is none. */
 TT_MUST_USE tt_status tt_chat_files_take_template(const char *path, struct tt_chat_files *files);

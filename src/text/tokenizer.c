@@ -33,31 +33,65 @@ tt_status tt_tokenizer_parse(const char *text, size_t bytes, const char *origin,
     return status;
 }
 
-tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out)
+tt_status tt_tokenizer_json(const char *folder, struct tt_json *json)
 {
-    struct tt_json json = {0};
-    struct tt_beside beside = {0};
-    struct tt_tokenizer *tokenizer = NULL;
     struct tt_path path;
     TT_TRY(tt_path_set(&path, folder, "tokenizer.json"));
-    tt_status status = TT_OK;
-    status = tt_json_read_nul(path.text, TOKENIZER_BYTES_MAX, &json);
+    tt_status status = tt_json_read_nul(path.text, TOKENIZER_BYTES_MAX, json);
     if (status == TT_ERR_DATA && !tt_path_exists(path.text))
         tt_hint("transformers writes it: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
-    TT_GO(status);
+    return status;
+}
+
+/* `json`: tokenizer.json of the folder, or what is in its place. */
+static tt_status load(const char *folder, const struct tt_json *json, struct tt_tokenizer **out)
+{
+    tt_status status = TT_OK;
+    struct tt_beside beside = {0};
+    struct tt_tokenizer *tokenizer = NULL;
     TT_GO(tt_beside_open(folder, &beside));
-    TT_GO(create(&json, &beside, &tokenizer));
+    TT_GO(create(json, &beside, &tokenizer));
     TT_GO(tokenizer_read_config(folder, &beside, tokenizer));
     tokenizer->folder = tt_strdup(folder);
     if (tokenizer->folder == NULL) TT_GO(TT_ERR_MEMORY);
     *out = tokenizer;
     tokenizer = NULL;
 out:
-    if (status != TT_OK) tt_while("loading the tokenizer of '%s'", folder);
     tt_tokenizer_destroy(tokenizer);
     tt_beside_close(&beside);
+    return status;
+}
+
+tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out)
+{
+    struct tt_json json = {0};
+    tt_status status = tt_tokenizer_json(folder, &json);
+    if (status == TT_OK) status = load(folder, &json, out);
+    if (status != TT_OK) tt_while("loading the tokenizer of '%s'", folder);
     tt_json_deinit(&json);
     return status;
+}
+
+tt_status tt_tokenizer_load_text(const char *folder, const char *text, size_t bytes,
+                                 struct tt_tokenizer **out)
+{
+    struct tt_json json = {0};
+    tt_status status = tt_json_parse_nul(text, bytes, "tokenizer.json", &json);
+    if (status == TT_OK) status = load(folder, &json, out);
+    if (status != TT_OK) tt_while("loading the tokenizer of '%s' with new tokens", folder);
+    tt_json_deinit(&json);
+    return status;
+}
+
+tt_status tt_tokenizer_stand_in(struct tt_tokenizer *tokenizer, const char *model_folder)
+{
+    tokenizer->model_folder = tt_strdup(model_folder);
+    return tokenizer->model_folder != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+const char *tt_tokenizer_model_folder(const struct tt_tokenizer *tokenizer)
+{
+    return tokenizer->model_folder;
 }
 
 void tt_tokenizer_destroy(struct tt_tokenizer *tokenizer)
@@ -76,6 +110,7 @@ void tt_tokenizer_destroy(struct tt_tokenizer *tokenizer)
     decoders_deinit(&tokenizer->decoders);
     tt_free(tokenizer->chat_template);
     tt_free(tokenizer->folder);
+    tt_free(tokenizer->model_folder);
     tt_free(tokenizer);
 }
 

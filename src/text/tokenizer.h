@@ -31,6 +31,13 @@ TT_MUST_USE tt_status tt_ranges_append(struct tt_ranges *ranges, struct tt_byte_
 /* `folder` contains tokenizer.json and, optionally, tokenizer_config.json, special_tokens_map.json, added_tokens.json
  * and chat_template.jinja. Tokens that only these name are added (text/beside.h). */
 TT_MUST_USE tt_status tt_tokenizer_load(const char *folder, struct tt_tokenizer **out);
+/* The same with another text in the place of the folder's tokenizer.json. */
+TT_MUST_USE tt_status tt_tokenizer_load_text(const char *folder, const char *text, size_t bytes,
+                                             struct tt_tokenizer **out);
+/* A tokenizer of another folder takes the place of the model's: chat templates and end tokens of turns that its folder
+ * lacks are those of `model_folder`. */
+TT_MUST_USE tt_status tt_tokenizer_stand_in(struct tt_tokenizer *tokenizer, const char *model_folder);
+const char *tt_tokenizer_model_folder(const struct tt_tokenizer *tokenizer); /* NULL: it is the model's own */
 /* One tokenizer.json as text; no special-token names. */
 TT_MUST_USE tt_status tt_tokenizer_parse(const char *text, size_t bytes, const char *origin,
                                          struct tt_tokenizer **out);

@@ -34,7 +34,7 @@ struct tt_tokenizer {
     int32_t vocab_size;
     int32_t bos_id, eos_id, pad_id;
     char *chat_template;
-    char *folder;
+    char *folder, *model_folder;
 };
 
 /* State that encoding with ranges needs besides. */
@@ -54,6 +54,8 @@ struct tt_tokenizer_scratch {
     struct tracking *tracking; /* NULL until it is needed */
 };
 
+/* tokenizer.json of a folder. */
+TT_MUST_USE tt_status tt_tokenizer_json(const char *folder, struct tt_json *json);
 /* The members of tokenizer.json, and the tokens that only the files beside it have. */
 TT_MUST_USE tt_status tokenizer_read(const struct tt_json *json, const struct tt_beside *beside,
                                      struct tt_tokenizer *tokenizer);

@@ -82,6 +82,30 @@ static void other_values_make_other_keys(void **state)
 }
 
 /* A row that is said to change rows is tried above. */
+/* A tokenizer with new tokens is not that of the folder; a file that is left out says nothing. */
+static void new_tokens_make_another_key(void **state)
+{
+    (void)state;
+    const char *const texts[] = {NULL, "{\"added_tokens\": [1]}", "{\"added_tokens\": [2]}"};
+    struct tt_str keys[4] = {{0}, {0}, {0}, {0}};
+    struct tt_chat_files templates = {0};
+    struct tt_data_config data = {0};
+    bool keeps;
+    for (int i = 0; i < 4; i++) {
+        const struct tt_save_template file = {"tokenizer.json", i < 3 ? texts[i] : NULL};
+        const struct tt_data_key_source source = {.data = &data,
+                                                  .tokenizer_folder = test_root(),
+                                                  .templates = &templates,
+                                                  .files = &file,
+                                                  .file_count = i < 3};
+        assert_int_equal(tt_data_key_make(&source, &keys[i], &keeps), TT_OK);
+    }
+    assert_string_equal(tt_str_text(&keys[0]), tt_str_text(&keys[3]));
+    assert_string_not_equal(tt_str_text(&keys[0]), tt_str_text(&keys[1]));
+    assert_string_not_equal(tt_str_text(&keys[1]), tt_str_text(&keys[2]));
+    for (int i = 0; i < 4; i++) tt_str_deinit(&keys[i]);
+}
+
 static void every_row_is_tried(void **state)
 {
     (void)state;
@@ -97,6 +121,7 @@ static void every_row_is_tried(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(other_values_make_other_keys),
+                                       cmocka_unit_test(new_tokens_make_another_key),
                                        cmocka_unit_test(every_row_is_tried)};
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }
