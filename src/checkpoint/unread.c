@@ -246,8 +246,8 @@ static tt_status check_base_copy(const struct unread *unread)
     if (find_stored(unread->source->folder, name, &base))
         TT_TRY(compare(&unread->tensor, &base, &unread->source->share, &at));
     const struct tt_model_facts *facts = &unread->model->facts;
-    bool new_row =
-        facts->grown_from > 0 && at >= facts->grown_from * facts->hidden_size; /* this is where it is from */
+    /* The base has the new rows from here. */
+    bool new_row = facts->grown_from > 0 && at >= facts->grown_from * facts->hidden_size;
     return at < 0 || new_row ? TT_OK : fail_differs(unread, name, "model", at);
 }
 

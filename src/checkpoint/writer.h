@@ -15,8 +15,8 @@
 
 /* A range of elements of the snapshot, to be written to a file. */
 struct tt_writer_part {
-    const void
-        *from; /* host memory; lent; NULL: the values are those of a tensor of a file, of the entry's type */
+    /* Host memory; lent. NULL: the values are those of a tensor of a file, of the entry's type. */
+    const void *from;
     const struct tt_safetensors *file;
     const struct tt_safetensors_entry *stored; /* lent, as the file */
     tt_dtype dtype;

@@ -11,7 +11,7 @@
 
 enum { READ_NUMBERS = 1 << 18 };
 
-/* Of transformers: the share of the covariance that the samples have. */
+/* The share of the covariance that the samples have, as in transformers. */
 static const double spread = 1e-9;
 
 struct table {

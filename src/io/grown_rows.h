@@ -9,7 +9,7 @@
 #ifndef TT_IO_GROWN_ROWS_H
 #define TT_IO_GROWN_ROWS_H
 
-#include "io/model_folder.h"
+#include "io/safetensors.h"
 
 enum { TT_GROWN_TABLES = 2, TT_GROWN_WITH = 64 };
 
@@ -24,10 +24,6 @@ struct tt_growth {
     int64_t rows; /* of each table from now on: no fewer than it has */
     struct tt_grown_table tables[TT_GROWN_TABLES + 1];
 };
-
-/* Tables that the folder lacks are left out. One that is stored quantized is TT_ERR_UNSUPPORTED. Called once, after
- * tt_model_folder_join, before threads share the folder. */
-TT_MUST_USE tt_status tt_model_folder_grow(struct tt_model_folder *folder, const struct tt_growth *growth);
 
 /* ---- For model_folder.c ---- */
 

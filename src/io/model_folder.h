@@ -29,6 +29,10 @@ TT_MUST_USE tt_status tt_model_folder_join(struct tt_model_folder *folder,
  * such tensor, or has it whole under its own name. */
 TT_MUST_USE tt_status tt_model_folder_pieces(const struct tt_model_folder *folder, const char *name,
                                              tt_source_visit *visit, void *context, bool *joined);
+/* Gives tables the rows of new tokens (io/grown_rows.h). Tables that the folder lacks are left out; one that is stored
+ * quantized is TT_ERR_UNSUPPORTED. Called once, after tt_model_folder_join, before threads share the folder. */
+struct tt_growth;
+TT_MUST_USE tt_status tt_model_folder_grow(struct tt_model_folder *folder, const struct tt_growth *growth);
 void tt_model_folder_close(struct tt_model_folder *folder); /* takes NULL */
 /* Path of the folder, also when opened by a name of the hub. */
 const char *tt_model_folder_path(const struct tt_model_folder *folder);

@@ -76,7 +76,7 @@ static tt_status list_settings(const struct tt_model_spec *model, struct listed 
     return list_texts("add_special_tokens", model->add_special_tokens, true, listed);
 }
 
-/* As many rows as tokens, and a multiple of the setting. */
+/* There are as many rows as tokens at least, and a multiple of the setting. */
 static int64_t rows_for(int64_t tokens, int64_t multiple, int64_t rows)
 {
     int64_t needed = multiple > 1 ? (tokens + multiple - 1) / multiple * multiple : tokens;

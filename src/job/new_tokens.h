@@ -17,11 +17,11 @@ struct tt_inputs_config;
 struct tt_new_tokens {
     struct tt_ids ids;  /* of the settings' texts that no token had */
     struct tt_str json; /* tokenizer.json with those of the settings; empty: the folder's counts */
-    char *
-        folder; /* owned: of the adapter whose tokenizer is in the place of the model's; NULL: there is none */
-    struct tt_kept_files kept; /* its files */
-    struct tt_save_template
-        *files; /* [file_count], owned: those that are saved in the place of the model folder's */
+    /* Owned: the folder of an adapter that is used alone; NULL: there is none. */
+    char *folder;
+    struct tt_kept_files kept; /* its tokenizer's files, where that is in the place of the model's */
+    /* [file_count], owned: the files that are saved in the place of the model folder's. */
+    struct tt_save_template *files;
     size_t file_count;
 };
 

@@ -50,8 +50,8 @@ struct tt_model_spec {
     const char *model_name_or_path; /* a folder, or a name in the hub's cache */
     const char *model_revision;     /* of such a name; NULL: main */
     enum tt_init init;
-    const char *add_tokens,
-        *add_special_tokens;          /* NULL, JSON lists or texts with commas: tokens for the tokenizer */
+    /* NULL, JSON lists or texts with commas: tokens for the tokenizer. */
+    const char *add_tokens, *add_special_tokens;
     int64_t resize_to_multiple_of;    /* of the rows of a table that grows for them; 0: just as many */
     bool use_peft;                    /* default true here; false: full fine-tuning */
     const char *full_finetuning;      /* settled into use_peft */

@@ -94,8 +94,8 @@ struct tt_model_facts {
     int64_t image_layers; /* that get features of the tower's layers where there are images (deepstack) */
     int64_t hidden_size;  /* D */
     int64_t vocab_size;   /* V */
-    int64_t
-        grown_from; /* of the folder's files, where new tokens have rows too (model/new_rows.h); 0: nothing grew */
+    /* vocab_size of the folder's files, where new tokens have rows too (model/new_rows.h); 0: nothing grew. */
+    int64_t grown_from;
     bool fixed_vocab;          /* a further table has a row for each token */
     int64_t num_hidden_layers; /* blocks without the first and the last one */
     bool reads_images;         /* a detector */

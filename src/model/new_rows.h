@@ -5,14 +5,15 @@
 #define TT_MODEL_NEW_ROWS_H
 
 #include "io/grown_rows.h"
+#include "io/model_folder.h"
 #include "model/model.h"
 
 /* A zeroed struct: there are none. */
 struct tt_new_rows {
     int64_t count;                  /* of each table */
     struct tt_safetensors *adapter; /* owned: has `copies`; NULL: they follow from the tables */
-    const struct tt_safetensors_entry
-        *copies[TT_GROWN_TABLES]; /* of embeddings and head, with all rows; NULL: none */
+    /* Embeddings and head with all rows, each NULL where the adapter has none. */
+    const struct tt_safetensors_entry *copies[TT_GROWN_TABLES];
 };
 
 /* Those of an adapter's folder for a tokenizer with `tokens` ids: as many as its tables have, else as its trained rows

@@ -35,7 +35,7 @@ expect 0 'tokens            208' data --model_name_or_path qwen2 --dataset_name 
 expect 0 '' train "${run[@]}" --model_name_or_path qwen2 "${new[@]}" --max_steps 1 --output_dir spare
 ! grep -q 'in place of' err || fail "rows that were there are new"
 for family in qwen2 llama2; do
-    one=("${run[@]}" --model_name_or_path $family "${new[@]}")
+    one=("${run[@]}" --model_name_or_path "$family" "${new[@]}")
     rows=262 before=257
     [ $family = llama2 ] || { rows=384 before=290 && one+=(--resize_to_multiple_of 128); }
     columns=$(grep -o '"hidden_size": [0-9]*' $family/config.json | tr -dc 0-9)

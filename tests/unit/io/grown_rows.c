@@ -11,6 +11,7 @@
 
 #include "base/rng.h"
 #include "io/grown_rows.h"
+#include "io/model_folder.h"
 #include "support/made_folder.h"
 
 enum { ROWS = 1500, NEW = 1000, DIM = 3, ALL = ROWS + NEW };
