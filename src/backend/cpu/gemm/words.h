@@ -109,6 +109,25 @@ TT_SIMD_BODY __m512i tt_words_row(const struct tt_words_source *source, int64_t 
         _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, (const uint16_t *)source->from + at)), 16);
 }
 
+/* Asks for the memory that is packed next, of `rows` stored rows from `row` on: rows along k continue in the next
+ * panel, those across it TT_GEMM_PACK_K rows further. Packing waits for memory otherwise: a row gives few lines. */
+TT_SIMD_BODY void tt_words_prefetch(const struct tt_words_source *source, const int width, int64_t k,
+                                    int64_t rows)
+{
+    int64_t element = source->bf16 ? 2 : 4, row_bytes = source->stride * element;
+    uintptr_t from = (uintptr_t)source->from;
+    if (source->k_contiguous) {
+        from += (uintptr_t)(width * row_bytes + k * element);
+        for (int i = 0; i < width; i++, from += (uintptr_t)row_bytes)
+            __builtin_prefetch((const void *)from, 0, 2);
+        return;
+    }
+    from += (uintptr_t)((k + TT_GEMM_PACK_K) * row_bytes);
+    for (int64_t i = 0; i < rows; i++, from += (uintptr_t)row_bytes)
+        for (int64_t at = 0; at < width * element; at += 64)
+            __builtin_prefetch((const void *)(from + (uintptr_t)at), 0, 2);
+}
+
 /* Packs panels of floats, to[k][width]. Stores are sixteen wide; what exceeds the panel is overwritten by the
  * next k, or at the end goes to the slack. */
 TT_SIMD_BODY void tt_words_pack_floats(float *to, const struct tt_words_source *source, const int width,
@@ -117,6 +136,7 @@ TT_SIMD_BODY void tt_words_pack_floats(float *to, const struct tt_words_source *
     const int64_t step = source->k_contiguous ? (source->bf16 ? 2 * TT_WORDS : TT_WORDS) : 1;
     for (int64_t p = 0; p < k; p += step) {
         int64_t some = k - p < step ? k - p : step;
+        tt_words_prefetch(source, width, p, some);
         for (int first = 0; first < width; first += TT_WORDS) {
             float *at = to + p * width + first;
             int64_t rows = source->valid - first;
@@ -152,6 +172,7 @@ TT_SIMD_BODY void tt_words_pack_pairs(float *to, const struct tt_words_source *s
     const uint16_t *from = source->from;
     for (int64_t p = 0; p < k; p += 2 * TT_WORDS) {
         int64_t some = k - p < 2 * TT_WORDS ? k - p : 2 * TT_WORDS;
+        tt_words_prefetch(source, width, p, some);
         for (int first = 0; first < width; first += TT_WORDS) {
             float *at = to + p / 2 * width + first;
             int64_t rows = source->valid - first < 0 ? 0 : source->valid - first;
