@@ -2,8 +2,8 @@
  * for each kind. `impl` is a struct tt_head.
  *
  * language: logits and losses of the rows with a label, in chunks. A chunk of logits takes at most
- * TT_HEAD_CHUNK_BYTES_HOST (on GPUs _DEVICE: each chunk reads the weights again, which more rows hide), and only one
- * exists at a time.
+ * TT_HEAD_CHUNK_BYTES_HOST (on GPUs _DEVICE), and only one exists at a time. Each chunk reads the weights again, which
+ * more rows hide: a large vocabulary may take TT_HEAD_CHUNK_MOST_HOST for TT_HEAD_CHUNK_ROWS_HOST rows.
  *
  * When a backward pass follows, forward computes the gradient of the normed rows directly from each chunk of logits, so
  * that the logits are computed once. Trainable weights of the head (a full copy of lm_head, or LoRA on it) get their
@@ -29,6 +29,8 @@
 
 enum {
     TT_HEAD_CHUNK_BYTES_HOST = 64 << 20,
+    TT_HEAD_CHUNK_MOST_HOST = 128 << 20,
+    TT_HEAD_CHUNK_ROWS_HOST = 128,
     TT_HEAD_CHUNK_BYTES_DEVICE = 256 << 20,
     TT_HEAD_SPLIT_BYTES_DEVICE = 1 << 30
 };

@@ -12,7 +12,11 @@ static bool in_parts(const struct tt_pass *pass)
 int64_t tt_head_chunk_rows(int64_t vocab, tt_dtype dtype, bool host)
 {
     int64_t bytes = host ? TT_HEAD_CHUNK_BYTES_HOST : TT_HEAD_CHUNK_BYTES_DEVICE;
-    int64_t rows = bytes / (vocab * (int64_t)tt_dtype_bytes(dtype));
+    int64_t row_bytes = vocab * (int64_t)tt_dtype_bytes(dtype), rows = bytes / row_bytes;
+    if (host && rows < TT_HEAD_CHUNK_ROWS_HOST) {
+        rows = TT_HEAD_CHUNK_MOST_HOST / row_bytes;
+        if (rows > TT_HEAD_CHUNK_ROWS_HOST) rows = TT_HEAD_CHUNK_ROWS_HOST;
+    }
     if (rows > 64) rows -= rows % 64; /* whole tiles */
     return rows < 1 ? 1 : rows;
 }

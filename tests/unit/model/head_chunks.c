@@ -165,11 +165,17 @@ static void adapters_can_be_off(void **state)
 static void a_chunk_is_bounded(void **state)
 {
     (void)state;
-    static const int64_t vocabs[] = {1, 257, 32000, 151936, 1 << 24};
-    for (int i = 0; i < 5; i++) {
+    static const int64_t vocabs[] = {1, 257, 32000, 151936, 248320, 262144, 1 << 24};
+    for (int i = 0; i < 7; i++) {
         int64_t rows = tt_head_chunk_rows(vocabs[i], TT_F32, true);
         assert_true(rows >= 1);
-        assert_true(rows == 1 || rows * vocabs[i] * 4 <= TT_HEAD_CHUNK_BYTES_HOST);
+        assert_true(rows == 1 || rows * vocabs[i] * 4 <= TT_HEAD_CHUNK_MOST_HOST);
+        assert_true(rows <= TT_HEAD_CHUNK_ROWS_HOST || rows * vocabs[i] * 4 <= TT_HEAD_CHUNK_BYTES_HOST);
+    }
+    for (int i = 3; i < 6; i++) { /* vocabularies of today's models */
+        assert_int_equal(tt_head_chunk_rows(vocabs[i], TT_F32, true), TT_HEAD_CHUNK_ROWS_HOST);
+        assert_int_equal(tt_head_chunk_rows(vocabs[i], TT_BF16, true),
+                         vocabs[i] == 151936 ? 192 : TT_HEAD_CHUNK_ROWS_HOST);
     }
 }
 
