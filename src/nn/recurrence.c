@@ -183,8 +183,10 @@ static struct tt_scan_forward_args scan_args(const struct tt_recurrence *recurre
     return args;
 }
 
+/* `rows`: y's rows in FP8, where they have memory; NULL: none. */
 static tt_status run_gated_norm(const struct tt_recurrence *recurrence, const struct tt_pass *pass,
-                                const struct saved *saved, tt_tensor rstd_TG, tt_tensor y_TN)
+                                const struct saved *saved, tt_tensor rstd_TG, tt_tensor y_TN,
+                                const struct tt_quantized_rows *rows)
 {
     struct tt_gated_norm_forward_args args = {.x_TN = saved->o_TN,
                                               .z_TN = gate_of(recurrence, saved->in_TP),
@@ -195,6 +197,7 @@ static tt_status run_gated_norm(const struct tt_recurrence *recurrence, const st
                                               .gate_first = recurrence->gate_first,
                                               .y_TN = y_TN,
                                               .rstd_TG = rstd_TG};
+    if (rows != NULL) args.codes_TN = rows->codes_MK, args.scale_T = rows->scale_M;
     return tt_gated_norm_forward(pass->lent.stream, &args);
 }
 
@@ -243,6 +246,25 @@ static tt_status run_scan(const struct tt_recurrence *recurrence, const struct t
     return TT_OK;
 }
 
+/* o -> the gated norm, the last linear and the sum. */
+static tt_status finish(const struct tt_recurrence *recurrence, const struct tt_pass *pass,
+                        const struct tt_half_input *in, const struct saved *saved)
+{
+    int64_t tokens = saved->o_TN.dims[0];
+    tt_tensor y_TN = saved->o_TN; /* in its place where no backward pass follows */
+    struct tt_quantized_rows rows = {.made = false};
+    if (in->keep)
+        TT_TRY(push_unless_kept(pass, "gated output", tokens, values(recurrence), saved->y_TN, &y_TN));
+    if (!tt_tensor_is_empty(in->y_TD))
+        TT_TRY(tt_linear_push_quantized_for(&recurrence->out, TT_LINEAR_FORWARD, pass, tokens,
+                                            values(recurrence), &rows));
+    TT_TRY(run_gated_norm(recurrence, pass, saved, saved->rstd_TG, y_TN, &rows));
+    struct tt_linear_call out = tt_linear_call_tokens(&recurrence->out, pass, y_TN, saved->h_out_TR);
+    out.quantized = &rows;
+    if (tt_tensor_is_empty(in->y_TD) && tt_tensor_is_empty(saved->h_out_TR)) return TT_OK;
+    return tt_half_finish(&no_norm, &out, in, (tt_tensor){0}, (tt_tensor){0});
+}
+
 static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
                          const struct tt_half_input *in, void *record)
 {
@@ -254,14 +276,7 @@ static tt_status forward(const struct tt_half *half, const struct tt_pass *pass,
     size_t mark = tt_workspace_mark(workspace);
     TT_TRY(project(recurrence, pass, in, saved));
     TT_TRY(run_scan(recurrence, pass, saved));
-    tt_tensor y_TN = saved->o_TN; /* in its place where no backward pass follows */
-    if (in->keep)
-        TT_TRY(push_unless_kept(pass, "gated output", saved->o_TN.dims[0], values(recurrence), saved->y_TN,
-                                &y_TN));
-    TT_TRY(run_gated_norm(recurrence, pass, saved, saved->rstd_TG, y_TN));
-    struct tt_linear_call out = tt_linear_call_tokens(&recurrence->out, pass, y_TN, saved->h_out_TR);
-    if (!tt_tensor_is_empty(in->y_TD) || !tt_tensor_is_empty(saved->h_out_TR))
-        TT_TRY(tt_half_finish(&no_norm, &out, in, (tt_tensor){0}, (tt_tensor){0}));
+    TT_TRY(finish(recurrence, pass, in, saved));
     tt_workspace_release(workspace, in->keep ? mark : start);
     return TT_OK;
 }
@@ -277,7 +292,7 @@ static tt_status out_back(const struct tt_recurrence *recurrence, const struct t
     tt_tensor y_TN = saved->y_TN;
     if (tt_tensor_is_empty(y_TN) && tt_linear_group_needs_x(&recurrence->out)) {
         TT_TRY(push(pass, "gated output", dy_TN.dims[0], values(recurrence), &y_TN));
-        TT_TRY(run_gated_norm(recurrence, pass, saved, (tt_tensor){0}, y_TN));
+        TT_TRY(run_gated_norm(recurrence, pass, saved, (tt_tensor){0}, y_TN, NULL));
     }
     TT_TRY(tt_half_last_back(&recurrence->out, pass, gradient, y_TN, saved->h_out_TR, dy_TN));
     tt_workspace_release(workspace, mark);

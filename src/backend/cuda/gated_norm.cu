@@ -3,6 +3,8 @@
 #include "backend/cuda/device_math.cuh"
 
 /* A warp has a group of columns of a row, which it reads twice; gated_norm_wide.cuh has kernels for whole vectors.
+ * Rows in FP8 that those kernels cannot make are made of y.
+ *
  * The gradient of the weight is another kernel: a thread has a column of the weight and the rows of a run, in a
  * line of the scratch; the lines are added in order. */
 
@@ -163,6 +165,23 @@ inline unsigned blocks_of(int64_t items, int lanes)
     return (unsigned)((items * lanes + THREADS - 1) / THREADS);
 }
 
+/* Rows in FP8 by the kernel that makes the values; false: it takes no such rows. */
+template <typename T>
+bool launch_coded(cudaStream_t on, const struct tt_gated_norm_forward_args *args, const struct gated<T> &pass)
+{
+    struct coded_rows coded = coded_of(args->codes_TN, args->scale_T);
+    bool fits = false;
+    if ((uintptr_t)coded.codes % 8 != 0) return false;
+    (void)with_lanes<T>(pass.width, [&](auto lanes, auto vectors) {
+        int64_t threads = (pass.groups * lanes.value + 31) / 32 * 32;
+        if (threads > coded_threads<vectors.value>) return;
+        fits = true;
+        forward_coded<T, lanes.value, vectors.value><<<(unsigned)pass.count, (unsigned)threads, 0, on>>>(
+            pass, rows_of<T>(args->y_TN), static_cast<float *>(args->rstd_TG.data), (float)args->eps, coded);
+    });
+    return fits;
+}
+
 template <typename T>
 tt_status forward_typed(struct tt_stream *stream, const struct tt_gated_norm_forward_args *args)
 {
@@ -174,6 +193,8 @@ tt_status forward_typed(struct tt_stream *stream, const struct tt_gated_norm_for
     cudaStream_t on = tt_cuda_handle(stream);
     bool wide =
         is_wide(args->x_TN) && is_wide(args->z_TN) && is_wide(args->y_TN) && has_wide_weight(args->weight_N);
+    if (wide && !tt_tensor_is_empty(args->codes_TN) && launch_coded(on, args, pass))
+        return tt_cuda_launched(stream, "gated_norm_forward", &args->x_TN);
     if (!wide || !with_lanes<T>(pass.width, [&](auto lanes, auto vectors) {
             forward_wide<T, lanes.value, vectors.value>
                 <<<blocks_of(items, lanes.value), THREADS, 0, on>>>(pass, y, rstds, eps);

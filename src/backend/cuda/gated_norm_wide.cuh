@@ -1,9 +1,9 @@
 /* Gated norms of gated_norm.cu over groups of whole 16-byte vectors: LANES neighbouring threads have a group, each N
- * vectors of it in registers, so a row is read once. */
+ * vectors of it in registers, so a row is read once. With codes in FP8 a thread block has a whole row. */
 #ifndef TT_BACKEND_CUDA_GATED_NORM_WIDE_CUH
 #define TT_BACKEND_CUDA_GATED_NORM_WIDE_CUH
 
-#include "backend/cuda/device_math.cuh"
+#include "backend/cuda/quant/rows_e4m3.cuh"
 
 namespace
 {
@@ -13,6 +13,7 @@ template <typename T, int LANES, int N> struct wide_place {
     static constexpr int V = wide<T>();
     int64_t item, row, group, first;
 
+    /* Groups of all rows follow each other. */
     __device__ __forceinline__ wide_place(const struct gated<T> &p)
     {
         item = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / LANES;
@@ -20,11 +21,24 @@ template <typename T, int LANES, int N> struct wide_place {
         first = (int64_t)(threadIdx.x % LANES) * V;
     }
 
+    /* A thread block has the groups of a row; threads beyond them have none. */
+    __device__ __forceinline__ wide_place(const struct gated<T> &p, int64_t of_row)
+    {
+        row = of_row, group = threadIdx.x / LANES;
+        item = row * p.groups + group;
+        first = (int64_t)(threadIdx.x % LANES) * V;
+    }
+
+    __device__ __forceinline__ int64_t column(int64_t width, int n) const
+    {
+        return group * width + first + n * LANES * V;
+    }
+
     __device__ __forceinline__ void load(const struct rows<T> &x, int64_t width, float (&to)[N][V]) const
     {
         vec<T, V> raw[N];
 #pragma unroll
-        for (int n = 0; n < N; n++) raw[n] = ::load<T, V>(x.at(row, group * width + first + n * LANES * V));
+        for (int n = 0; n < N; n++) raw[n] = ::load<T, V>(x.at(row, column(width, n)));
 #pragma unroll
         for (int n = 0; n < N; n++) widen(raw[n], to[n]);
     }
@@ -34,7 +48,7 @@ template <typename T, int LANES, int N> struct wide_place {
     {
         vec<T, V> raw;
         narrow(raw, from);
-        ::store(x.at(row, group * width + first + n * LANES * V), raw);
+        ::store(x.at(row, column(width, n)), raw);
     }
 
     __device__ __forceinline__ void load_weight(const struct gated<T> &p, int n, float (&to)[V]) const
@@ -43,36 +57,85 @@ template <typename T, int LANES, int N> struct wide_place {
     }
 };
 
+/* The result of a group, rounded to its type, in registers of its threads -> rstd. All threads of a warp call it. */
 template <typename T, int LANES, int N>
-__global__ void __launch_bounds__(THREADS)
-    forward_wide(const struct gated<T> p, struct rows<T> y, float *rstds, float eps)
+__device__ __forceinline__ float norm_group(const wide_place<T, LANES, N> &at, const struct gated<T> &p,
+                                            bool inside, float eps, vec<T, wide<T>()> (&held)[N])
 {
-    using place = wide_place<T, LANES, N>;
-    place at(p);
-    float x[N][place::V], z[N][place::V], squares = 0;
-    bool inside = at.row < p.count;
+    constexpr int V = wide<T>();
+    float x[N][V], z[N][V], squares = 0;
     if (inside) {
         at.load(p.x, p.width, x), at.load(p.z, p.width, z);
 #pragma unroll
         for (int n = 0; n < N; n++)
 #pragma unroll
-            for (int i = 0; i < place::V; i++) {
+            for (int i = 0; i < V; i++) {
                 z[n][i] = gate_at(z[n][i], p.sigmoid).act;
                 float u = p.gate_first ? x[n][i] * z[n][i] : x[n][i];
                 squares = __fmaf_rn(u, u, squares);
             }
     }
     float rstd = 1.0f / sqrtf(lanes_sum(squares, LANES) / (float)p.width + eps);
-    if (!inside) return;
+    if (!inside) return rstd;
 #pragma unroll
     for (int n = 0; n < N; n++) {
-        float weight[place::V];
+        float weight[V];
         at.load_weight(p, n, weight);
 #pragma unroll
-        for (int i = 0; i < place::V; i++) weight[i] *= x[n][i] * z[n][i] * rstd;
-        at.store(y, p.width, n, weight);
+        for (int i = 0; i < V; i++) weight[i] *= x[n][i] * z[n][i] * rstd;
+        narrow(held[n], weight);
     }
+    return rstd;
+}
+
+template <typename T, int LANES, int N>
+__global__ void __launch_bounds__(THREADS)
+    forward_wide(const struct gated<T> p, struct rows<T> y, float *rstds, float eps)
+{
+    wide_place<T, LANES, N> at(p);
+    vec<T, wide<T>()> held[N];
+    bool inside = at.row < p.count;
+    float rstd = norm_group(at, p, inside, eps, held);
+    if (!inside) return;
+#pragma unroll
+    for (int n = 0; n < N; n++) ::store(y.at(at.row, at.column(p.width, n)), held[n]);
     if (threadIdx.x % LANES == 0 && rstds != nullptr) rstds[at.item] = rstd;
+}
+
+/* Threads of a block that has a row in registers, so few that each has room for its vectors. */
+template <int N> constexpr int coded_threads = N == 1 ? 1024 : N == 2 ? 512 : 256;
+
+/* The same with the row's codes in FP8, which need the largest size of all its groups. */
+template <typename T, int LANES, int N>
+__global__ void __launch_bounds__(coded_threads<N>)
+    forward_coded(const struct gated<T> p, struct rows<T> y, float *rstds, float eps, struct coded_rows coded)
+{
+    constexpr int V = wide<T>();
+    __shared__ uint32_t sizes[ROW_WARP];
+    wide_place<T, LANES, N> at(p, blockIdx.x);
+    vec<T, V> held[N];
+    bool inside = at.group < p.groups;
+    float rstd = norm_group(at, p, inside, eps, held), value[V];
+    uint32_t largest = 0;
+    if (inside) {
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            ::store(y.at(at.row, at.column(p.width, n)), held[n]);
+            widen(held[n], value);
+            largest = largest_of(largest, value);
+        }
+        if (threadIdx.x % LANES == 0 && rstds != nullptr) rstds[at.item] = rstd;
+    }
+    float scale = row_scale(block_largest(largest, sizes));
+    struct row_divisor by = divisor_of(scale);
+    if (threadIdx.x == 0) coded.scale[at.row] = scale;
+    if (!inside) return;
+    uint8_t *codes = coded.codes + at.row * p.groups * p.width;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        widen(held[n], value);
+        store_codes(codes + at.column(p.width, n), value, by);
+    }
 }
 
 template <typename T, int LANES, int N>

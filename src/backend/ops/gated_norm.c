@@ -30,6 +30,20 @@ static void check_rstd(struct tt_check *check, tt_tensor rstd, tt_tensor x, int6
     tt_check_contiguous(check, "rstd", rstd);
 }
 
+/* Rows in FP8 are written while others of x and z are still to be read. */
+static void check_codes(struct tt_check *check, const struct tt_gated_norm_forward_args *args)
+{
+    const struct {
+        const char *name;
+        tt_tensor tensor;
+    } others[] = {{"x", args->x_TN}, {"z", args->z_TN}, {"y", args->y_TN}};
+    tt_check_quantized_rows(check, args->x_TN.dims[0], args->x_TN.dims[1], args->codes_TN, args->scale_T);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        tt_check_apart(check, "codes", args->codes_TN, others[i].name, others[i].tensor);
+        tt_check_apart(check, "scale", args->scale_T, others[i].name, others[i].tensor);
+    }
+}
+
 tt_status tt_gated_norm_forward(struct tt_stream *stream, const struct tt_gated_norm_forward_args *args)
 {
     struct tt_check check = {.op = "gated_norm_forward"};
@@ -41,8 +55,7 @@ tt_status tt_gated_norm_forward(struct tt_stream *stream, const struct tt_gated_
     tt_check_same_or_apart(&check, "y", args->y_TN, "x", x);
     tt_check_same_or_apart(&check, "y", args->y_TN, "z", args->z_TN);
     if (!tt_tensor_is_empty(args->rstd_TG)) check_rstd(&check, args->rstd_TG, x, args->groups);
-    if (!tt_tensor_is_empty(args->codes_TN))
-        tt_check_quantized_rows(&check, x.dims[0], x.dims[1], args->codes_TN, args->scale_T);
+    if (!tt_tensor_is_empty(args->codes_TN)) check_codes(&check, args);
     if (check.status != TT_OK) return check.status;
     return tt_dispatch_gated_norm_forward(stream, args);
 }

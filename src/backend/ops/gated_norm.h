@@ -25,7 +25,7 @@ struct tt_gated_norm_forward_args {
     bool gate_first;
     tt_tensor y_TN;              /* x's type; may be x or z */
     tt_tensor rstd_TG;           /* f32, contiguous; empty when no backward follows */
-    tt_tensor codes_TN, scale_T; /* empty, or F8_E4M3 contiguous, f32 */
+    tt_tensor codes_TN, scale_T; /* empty, or F8_E4M3 contiguous, f32; apart from the others */
 };
 TT_MUST_USE tt_status tt_gated_norm_forward(struct tt_stream *stream,
                                             const struct tt_gated_norm_forward_args *args);
