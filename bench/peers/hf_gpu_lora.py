@@ -19,6 +19,10 @@ numbers on the GPU; peak_gb does not include this. The types of the rest of the 
 --quant fp8 (one GPU) keeps these linears as codes in E4M3 with a scale a row, and their transposes quantized on their own for
 the gradient of the input; activations and gradients are quantized by rows before torch._scaled_mm. The recipe is trl's.
 
+--delta says who computes the scans of Qwen3.5's kind: fla, flash-linear-attention, which must be there; torch, transformers' own
+code although it is; auto, whatever transformers picks. fla-core 0.6 refuses Hopper with Triton from 3.4 to below 3.7.1 unless tilelang
+is installed, whose kernel it then takes.
+
 The first recipe takes less memory and casts less, so it is what a measurement is held against. --autocast says whether the
 forward pass runs under bf16 autocast, which Trainer turns on with bf16=True; not given: only where there is something in fp32 for it.
 """
@@ -33,6 +37,8 @@ import json
 import os
 import platform
 import statistics
+import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import peft
@@ -65,6 +71,7 @@ def parse_arguments():
     parser.add_argument("--ckpt", type=int, default=1, help="1: recompute each layer in backward")
     parser.add_argument("--compile", type=int, default=0, help="1: torch.compile each layer")
     parser.add_argument("--experts", default="", help="transformers' implementation of experts: eager, batched_mm, grouped_mm")
+    parser.add_argument("--delta", choices=["auto", "torch", "fla"], default="auto", help="the code of gated delta rules")
     parser.add_argument("--reshard", type=int, default=1, help="0: keep gathered weights from forward to backward")
     parser.add_argument("--steps", type=int, default=6, help="measured steps, after the warmup")
     parser.add_argument("--warmup", type=int, default=3, help="steps before the measured ones, at least 1")
@@ -208,6 +215,24 @@ def build_quantized_model(args, config):
     return model.train()
 
 
+def choose_delta(args):
+    """Before transformers imports a model: it takes flash-linear-attention where it can be imported."""
+    if args.delta == "torch":
+        sys.modules["fla"] = sys.modules["causal_conv1d"] = None
+    if args.delta == "fla":
+        try:
+            import fla.ops.gated_delta_rule  # noqa: F401
+        except Exception as error:
+            raise SystemExit(f"error: --delta fla: flash-linear-attention cannot be imported: {error}") from None
+
+
+def installed(name):
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
 def make_batches(args, vocabulary, rank):
     """A function that draws a batch: ids, labels, mask (None without padding), tokens that count."""
     generator = torch.Generator(device=args.device).manual_seed(1 + rank)
@@ -264,6 +289,7 @@ def main():
     if world > 1:
         dist.init_process_group("nccl", device_id=torch.device("cuda", local))
     transformers.logging.set_verbosity_error()
+    choose_delta(args)
     settings = json.loads((SHAPES / f"{args.shape}.json").read_text())
     config = AutoConfig.for_model(settings.pop("model_type"), **settings)
     config.use_cache = False
@@ -309,6 +335,7 @@ def main():
         print(json.dumps({
             "peer": "transformers+peft+" + {"none": "fsdp2", "nf4": "bitsandbytes", "fp8": "_scaled_mm"}[args.quant],
             **vars(args), "world": world,
+            "delta_used": "fla" if sys.modules.get("fla") is not None else "torch",
             "params_b": round(parameter_count(model) / 1e9, 2),
             "trained_parameters": sum(p.numel() for p in trained),
             "step_s": round(statistics.median(seconds), 4), "tok_s_gpu": round(rate),
@@ -319,7 +346,8 @@ def main():
             "device": torch.cuda.get_device_name() if args.device == "cuda" else "cpu",
             "versions": {"python": platform.python_version(), "torch": torch.__version__,
                          "transformers": transformers.__version__, "peft": peft.__version__,
-                         "bitsandbytes": getattr(bitsandbytes, "__version__", None)},
+                         "bitsandbytes": getattr(bitsandbytes, "__version__", None),
+                         **{name: installed(name) for name in ("triton", "fla-core", "tilelang", "causal-conv1d")}},
         }), flush=True)
     if world > 1:
         dist.destroy_process_group()

@@ -14,12 +14,13 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 python=${PYTHON:-python3} trimtab=${TRIMTAB:-$root/build/trimtab}
 config=$root/bench/shapes/q05b.json
-batch=4 seq=512 rank=16 threads=$(nproc) steps=5 warmup=1 pairs=3 dtype=bf16 peer_dtype="" checkpointing=none
+batch=4 seq=512 rank=16 threads=$(nproc) steps=5 warmup=1 pairs=3 dtype=bf16 peer_dtype="" attention=sdpa checkpointing=none
 
 usage() {
     cat >&2 <<'END'
 usage: run_cpu.sh [--config FILE] [--batch N] [--seq N] [--lora-r N] [--threads N] [--steps N] [--warmup N] [--pairs N]
-                  [--dtype bf16|fp32] [--peer-dtype bf16|fp32] [--gradient-checkpointing none|both|trimtab|peer]
+                  [--dtype bf16|fp32] [--peer-dtype bf16|fp32] [--peer-attention sdpa|eager]
+                  [--gradient-checkpointing none|both|trimtab|peer]
 END
     exit 2
 }
@@ -36,6 +37,7 @@ while [ $# -gt 0 ]; do
     --pairs) pairs=$2 ;;
     --dtype) dtype=$2 ;;
     --peer-dtype) peer_dtype=$2 ;;
+    --peer-attention) attention=$2 ;;
     --gradient-checkpointing) checkpointing=$2 ;;
     *) usage ;;
     esac
@@ -64,7 +66,7 @@ run_peer() {
     local recompute=()
     case $checkpointing in both | peer) recompute=(--gradient-checkpointing) ;; esac
     "${pin[@]}" "$python" "$root/bench/peers/hf_cpu_lora.py" --config-json "$config" --batch "$batch" --seq "$seq" \
-        --lora-r "$rank" --threads "$threads" --dtype "$peer_dtype" --steps "$steps" --warmup "$warmup" \
+        --lora-r "$rank" --threads "$threads" --dtype "$peer_dtype" --attention "$attention" --steps "$steps" --warmup "$warmup" \
         "${recompute[@]}" | tee -a "$lines/peer"
 }
 

@@ -16,6 +16,7 @@
 #     l1b         1B, 1 GPU, 2x2048, r 16: to try the script
 #     q9b         Qwen3.5 9B, 1 GPU, 4x4096, r 16 on the linears of attention and delta rule / checkpointing, compiled
 #     q9b-recipe  the same / checkpointing, eager
+#     q9b-fla     the same as q9b-recipe, the peer's scans by flash-linear-attention (hf_gpu_lora.py says when that runs)
 #     q9b-kept    the same, 1x4096 / no checkpointing, compiled
 #     q30b        Qwen3 30B-A3B, 1 GPU, 2x4096, r 16 on q,k,v,o / no checkpointing, compiled, experts by grouped_mm
 #
@@ -46,7 +47,7 @@
 # a second pair runs in the other order. --tune runs trimtab with TRIMTAB_GEMM_TUNE=1 before each case, so that
 # matrix products have been chosen by time as in any later run on that machine; that run is not counted. --dropout
 # (0) is that of adapters. TRIMTAB is the program, PYTHON has torch, transformers, peft and, for nf4, bitsandbytes;
-# PEER is another peer with the same flags and fields, SIDES=trimtab or SIDES=peer runs one side only, OUT is a
+# PEER is another peer with the same flags and fields (unsloth_gpu_lora.py), SIDES=trimtab or SIDES=peer runs one side only, OUT is a
 # folder for the logs.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -63,7 +64,7 @@ while [ $# -gt 0 ]; do
     --warmup) warmup=$2 && shift 2 ;;
     --tune) tune=1 && shift ;;
     --dropout) dropout=$2 && shift 2 ;;
-    -*) sed -n '2,49p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
+    -*) sed -n '2,51p' "${BASH_SOURCE[0]}" >&2 && exit 2 ;;
     *) cases+=("$1") && shift ;;
     esac
 done
@@ -90,7 +91,7 @@ describe() {
     l8b-fp8 | l8b-fp8-own | l8b-fp8-head | l8b-e4m3) shape=l8b batch=2 seq=4096 rank=16 ckpt=0 world=1 ;;
     l8b-fp8-4 | l8b-e4m3-4) shape=l8b batch=4 seq=4096 rank=16 ckpt=0 world=1 ;;
     m11b-fp8 | m11b-fp8-own | m11b-e4m3) shape=m11b batch=4 seq=4096 rank=16 ckpt=0 ;;
-    q9b | q9b-recipe) shape=qwen3_5_9b batch=4 seq=4096 rank=16 ckpt=1 world=1 ;;
+    q9b | q9b-recipe | q9b-fla) shape=qwen3_5_9b batch=4 seq=4096 rank=16 ckpt=1 world=1 ;;
     q9b-kept) shape=qwen3_5_9b batch=1 seq=4096 rank=16 ckpt=0 world=1 ;;
     q30b) shape=qwen3_30b_a3b batch=2 seq=4096 rank=16 ckpt=0 world=1 ;;
     l1b | l1b-nf4) shape=l1b batch=2 seq=2048 rank=16 ckpt=0 world=1 ;;
@@ -110,6 +111,7 @@ describe() {
     case $1 in
     m11b-block | l70b | l8b-nf4* | l70b-nf4-own | l1b-nf4) ckpt=1 ours+=(--recompute block) ;;
     m11b-recipe | q9b-recipe) ckpt=1 compile=0 ;;
+    q9b-fla) ckpt=1 compile=0 peers+=(--delta fla) ;;
     q30b) peers+=(--experts grouped_mm) ;;
     *-short)
         ours+=(--row_tokens_min 60 --row_tokens_max 340)
