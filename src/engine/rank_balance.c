@@ -1,13 +1,19 @@
 /* The loss that balances experts (backend/ops/route.h), of the tokens that all ranks have in a micro step, as TRL's
  * SFTTrainer adds it: its mean over the micro steps of a step. Between the forward and the backward pass the loads of
- * the ranks are added, so that the loss does not depend on their number; each rank reports its share. */
+ * the ranks are added, so that the loss does not depend on their number; each rank reports its share,
+ * with the coefficient and without. */
 #include "backend/ops/route.h"
 #include "engine/rank_impl.h"
 
 /* Objectives that compare rows have scales of their own; their losses stay as they are. */
+bool tt_rank_balances(const struct tt_rank *rank)
+{
+    return rank->balance_buffer != NULL && rank->objective.ops->rows == NULL;
+}
+
 static bool is_wanted(const struct tt_rank *rank, const struct tt_pass *pass)
 {
-    return rank->balance_buffer != NULL && pass->in.gradient && !pass->in.scales_follow;
+    return tt_rank_balances(rank) && pass->in.gradient && !pass->in.scales_follow;
 }
 
 tt_status tt_rank_balance_init(const struct tt_rank_config *config, struct tt_rank *rank)
@@ -43,5 +49,9 @@ tt_status tt_rank_balance_end(struct tt_rank *rank, const struct tt_pass *pass, 
         .dload_X = balance->dload_X,
         .loss_scale = (float)(weight / ((double)pass->in.loss_scale * (double)data->size)),
         .loss = tt_pass_sum(pass, TT_SUM_LOSS)};
+    TT_TRY(tt_route_balance(rank->stream, &args));
+    /* The log has the loss without its coefficient; the gradient is the same. */
+    args.loss_scale = (float)(1 / ((double)micro_steps * (double)data->size));
+    args.loss = tt_rank_balance_sum(rank);
     return tt_route_balance(rank->stream, &args);
 }

@@ -20,6 +20,8 @@ void tt_rank_tokens_deinit(struct tt_rank *rank);
 TT_MUST_USE tt_status tt_rank_sums_init(const struct tt_rank_config *config, struct tt_rank *rank);
 /* rank_balance.c, for tt_rank_init. */
 TT_MUST_USE tt_status tt_rank_balance_init(const struct tt_rank_config *config, struct tt_rank *rank);
+/* rank_sums.c, for rank_balance.c: where steps add up the loss that balances experts. */
+tt_tensor tt_rank_balance_sum(const struct tt_rank *rank);
 /* rank_sums.c, for rank_batch.c: the sums that the objective reads, to the blocks of the pass. */
 TT_MUST_USE tt_status tt_rank_lend_sums(struct tt_rank *rank);
 /* rank_batch.c, for tt_rank_init and tt_rank_deinit: the memory of attachments. */

@@ -36,9 +36,9 @@ bool tt_rank_takes_ahead(const struct tt_rank *rank);
 
 /* ---- The objective and sums ---- */
 
-/* Sums in device memory, so that the host need not wait for each pass: sums of the objective, and the sum of squares
- * of the gradients. All calls but the read only queue work. */
-enum { TT_SUM_SQUARES = TT_OBJECTIVE_SUMS, TT_SUM_COUNT };
+/* Sums in device memory, so that the host need not wait for each pass: sums of the objective, the sum of squares of
+ * the gradients, and the loss that balances experts. All calls but the read only queue work. */
+enum { TT_SUM_SQUARES = TT_OBJECTIVE_SUMS, TT_SUM_OF_BALANCE, TT_SUM_COUNT };
 TT_MUST_USE tt_status tt_rank_clear_sums(struct tt_rank *rank);
 /* Runs the reference's pass, if the objective has a reference. Call it after tt_rank_upload; `pass` does not change.
  * Collective. */
@@ -60,6 +60,8 @@ TT_MUST_USE tt_status tt_rank_add_loss(struct tt_rank *rank, const struct tt_bat
 TT_MUST_USE tt_status tt_rank_balance_begin(struct tt_rank *rank, struct tt_pass *pass);
 TT_MUST_USE tt_status tt_rank_balance_end(struct tt_rank *rank, const struct tt_pass *pass,
                                           int64_t micro_steps);
+/* Whether steps have it. */
+bool tt_rank_balances(const struct tt_rank *rank);
 /* Adds the sum of squares of values[count], fp32 in device memory, to the sum at TT_SUM_SQUARES. */
 TT_MUST_USE tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values, int64_t count);
 /* Reads all sums. Waits for the device. */

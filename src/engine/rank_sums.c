@@ -5,7 +5,8 @@
 #include "backend/ops/optim.h"
 #include "engine/rank_impl.h"
 
-/* The buffer has the sums of the objective by name, at least as many as the op loss_sums, then the sum of squares. */
+/* The buffer has the sums of the objective by name, at least as many as the op loss_sums, then the sum of squares and
+ * the loss that balances experts. */
 enum { LOSS_SUMS = 3 };
 
 /* The sums of rows that stand alone, in the order of the op loss_sums. */
@@ -26,9 +27,20 @@ static int squares_at(const struct tt_rank *rank)
     return count > LOSS_SUMS ? count : LOSS_SUMS;
 }
 
+static int balance_at(const struct tt_rank *rank)
+{
+    return squares_at(rank) + 1;
+}
+
+tt_tensor tt_rank_balance_sum(const struct tt_rank *rank)
+{
+    double *sums = tt_buffer_data(rank->sums_buffer);
+    return tt_tensor_1d(sums + balance_at(rank), TT_F64, 1);
+}
+
 static size_t sum_bytes(const struct tt_rank *rank)
 {
-    return (size_t)(squares_at(rank) + 1) * sizeof(double);
+    return (size_t)(balance_at(rank) + 1) * sizeof(double);
 }
 
 tt_status tt_rank_lend_sums(struct tt_rank *rank)
@@ -105,7 +117,7 @@ tt_status tt_rank_add_squares(struct tt_rank *rank, const float *values, int64_t
 
 tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT])
 {
-    double device[TT_PASS_SUMS_MAX + 1];
+    double device[TT_PASS_SUMS_MAX + 2];
     int squares = squares_at(rank);
     memset(sums, 0, TT_SUM_COUNT * sizeof *sums);
     if (tt_device_is_plan(rank->device)) return TT_OK;
@@ -117,6 +129,7 @@ tt_status tt_rank_read_sums(struct tt_rank *rank, double sums[TT_SUM_COUNT])
         memcpy(sums, device, (size_t)squares * sizeof *sums);
     if (rank->objective.ops->derive != NULL) rank->objective.ops->derive(sums);
     sums[TT_SUM_SQUARES] = device[squares];
+    sums[TT_SUM_OF_BALANCE] = device[balance_at(rank)];
     return TT_OK;
 }
 

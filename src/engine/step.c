@@ -266,6 +266,7 @@ static void fill_result(const struct step *step, const double report[REPORT_COUN
     const struct tt_train_step_config *config = step->config;
     *result = (struct tt_train_step_result){
         .facts = step->facts,
+        .aux_loss = report[TT_SUM_OF_BALANCE],
         .grad_norm = sqrt(report[TT_SUM_SQUARES]),
         .learning_rate =
             config->optim->learning_rate * tt_schedule_factor(config->optim, step->index, config->length),

@@ -30,6 +30,7 @@ struct tt_train_step_result {
     struct tt_step_facts facts;
     double metrics[TT_OBJECTIVE_METRICS_MAX]; /* of the objective, over the global step */
     double loss;                              /* the first of them */
+    double aux_loss;                          /* that balances experts, without its coefficient */
     double grad_norm;                         /* before clipping */
     double learning_rate;                     /* used in this step */
     struct tt_phases phases;                  /* of this rank */

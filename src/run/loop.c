@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/store.h"
 #include "base/log.h"
+#include "engine/rank_pass.h"
 #include "engine/step.h"
 #include "job/eval_sets.h"
 #include "run/best.h"
@@ -80,7 +81,7 @@ static void log_training(struct loop *loop, int64_t step, const struct tt_train_
     const struct tt_objective_ops *ops = loop->rank->objective.ops;
     struct tt_counters *counters = &loop->memory.counters;
     double steps = (double)counters->window_steps;
-    struct tt_log_field fields[TT_OBJECTIVE_METRICS_MAX + 4];
+    struct tt_log_field fields[TT_OBJECTIVE_METRICS_MAX + 5];
     int count = 0;
     for (int i = 0; i < tt_objective_step_metrics(&loop->rank->objective); i++) {
         fields[count++] = (struct tt_log_field){ops->metrics[i].name, counters->window[i] / steps};
@@ -88,6 +89,8 @@ static void log_training(struct loop *loop, int64_t step, const struct tt_train_
         fields[count++] = (struct tt_log_field){"grad_norm", result->grad_norm};
         fields[count++] = (struct tt_log_field){"learning_rate", result->learning_rate};
     }
+    if (tt_rank_balances(loop->rank))
+        fields[count++] = (struct tt_log_field){TT_AUX_LOSS, counters->window_aux_loss / steps};
     const struct tt_count_unit_facts *unit = &tt_count_units[ops->unit];
     fields[count++] = (struct tt_log_field){unit->count_name, (double)counters->tokens};
     fields[count++] = (struct tt_log_field){
@@ -96,9 +99,7 @@ static void log_training(struct loop *loop, int64_t step, const struct tt_train_
     struct tt_log_field times[TT_ROW_TIMES_MAX];
     int time_count = tt_row_times_take(&loop->times, loop->rank->device, flops_so_far(loop), times);
     tt_journal_times(loop->run->rank0.journal, times, time_count);
-    memset(counters->window, 0, sizeof counters->window);
-    counters->window_tokens = counters->window_seconds = 0.0;
-    counters->window_steps = 0;
+    tt_counters_clear_window(counters);
     log_row(loop, false, step, fields, count);
 }
 
@@ -294,19 +295,9 @@ static tt_status run_step(struct loop *loop, int64_t step, struct tt_train_step_
     TT_TRY(tt_train_step(loop->rank, &config, step, &loop->memory.watch, result));
     double seconds = tt_clock_seconds() - start;
     loop->step_seconds = seconds;
-    loop->memory.counters.steps_done++;
-    loop->memory.counters.train_seconds += seconds;
-    loop->memory.counters.loss_sum += result->loss;
-    for (int i = 0; i < TT_OBJECTIVE_METRICS_MAX; i++) loop->memory.counters.window[i] += result->metrics[i];
     int64_t counted = tt_step_count(&result->facts, loop->rank->objective.ops->unit);
-    loop->memory.counters.window_tokens += (double)counted;
-    loop->memory.counters.window_seconds += seconds;
+    tt_counters_add_step(&loop->memory.counters, result, counted, seconds);
     tt_row_times_step(&loop->times, &result->phases, seconds, (double)counted);
-    loop->memory.counters.window_steps++;
-    loop->memory.counters.tokens += counted;
-    loop->memory.counters.supervised_tokens += result->facts.supervised;
-    loop->memory.counters.samples += result->facts.samples;
-    loop->memory.counters.pixels += result->facts.pixels;
     tt_monitoring_rank_step(run->live, loop->rank, &result->phases);
     if (step == run->length.first_step && run->rank0.summary != NULL && loop->first)
         run->rank0.summary->first_step_seconds = tt_clock_seconds() - run->start_seconds;

@@ -50,6 +50,7 @@ static struct tt_json_value *window_object(const struct tt_objective_ops *ops,
     struct tt_json_value *object = tt_json_new_object();
     for (int i = 0; i < ops->metric_count; i++)
         tt_json_set(object, ops->metrics[i].name, real(counters->window[i]));
+    if (counters->window_aux_loss > 0) tt_json_set(object, TT_AUX_LOSS, real(counters->window_aux_loss));
     return object;
 }
 
@@ -154,13 +155,15 @@ static tt_status read_counters(const struct tt_json *json, const struct tt_json_
 
 /* Older states have three of them, among the counters. */
 static tt_status read_window(const struct tt_json *json, const struct tt_json_value *counters,
-                             const struct tt_objective_ops *ops, double *window)
+                             const struct tt_objective_ops *ops, struct tt_counters *into)
 {
+    double *window = into->window;
     static const struct {
         const char *metric, *key;
     } before[] = {
         {"loss", "window_loss"}, {"entropy", "window_entropy"}, {"mean_token_accuracy", "window_accuracy"}};
     const struct tt_json_value *own = tt_json_get(json->root, "window");
+    if (tt_json_is_object(own)) TT_TRY(tt_json_opt_double(json, own, TT_AUX_LOSS, &into->window_aux_loss));
     for (int i = 0; i < ops->metric_count; i++) {
         const char *name = ops->metrics[i].name;
         if (tt_json_is_object(own)) TT_TRY(tt_json_opt_double(json, own, name, &window[i]));
@@ -217,7 +220,7 @@ tt_status tt_resume_restore(const struct tt_resume *resume, const struct tt_obje
     TT_TRY(tt_json_object(json, json->root, "counters", &object));
     TT_TRY(read_counters(json, object, &memory->counters));
     TT_TRY(tt_json_opt_int(json, json->root, "pixels", &memory->counters.pixels));
-    TT_TRY(read_window(json, object, objective->ops, memory->counters.window));
+    TT_TRY(read_window(json, object, objective->ops, &memory->counters));
     TT_TRY(tt_json_object(json, json->root, "gradient_watch", &object));
     TT_TRY(read_watch(json, object, &memory->watch));
     TT_TRY(read_patience(json, &memory->patience));

@@ -41,6 +41,26 @@ static void compare_steps(const char *family, const char *reference_name, const 
     tt_json_deinit(&reference);
 }
 
+/* The loss that balances experts, where the model has some. */
+static void compare_balance(const char *family, const char *output)
+{
+    char path[512];
+    struct tt_json reference = {0};
+    double balance[STEPS_MAX + 1];
+    snprintf(path, sizeof path, "%s/golden/%s/train_reference.json", TT_TEST_ROOT, family);
+    assert_int_equal(tt_json_read(path, 1 << 24, &reference), TT_OK);
+    bool has = tt_json_get(tt_json_at(tt_json_get(reference.root, "steps"), 0), "aux_loss") != NULL;
+    int rows = test_read_log(output, "aux_loss", balance, STEPS_MAX + 1);
+    if (rows != (has ? DENSE_STEPS : 0)) fail_msg("%s: %d rows have aux_loss", family, rows);
+    for (int i = 0; i < rows; i++) {
+        const struct tt_json_value *step = tt_json_at(tt_json_get(reference.root, "steps"), (size_t)i);
+        double want = tt_json_number(tt_json_get(step, "aux_loss"));
+        if (!(fabs(balance[i] - want) <= 1e-5 * want))
+            fail_msg("%s step %d: aux_loss %.7f, wanted %.7f", family, i + 1, balance[i], want);
+    }
+    tt_json_deinit(&reference);
+}
+
 static void compare_weights(const char *family, const char *got, const char *want)
 {
     char path[512], worst[200];
@@ -112,6 +132,7 @@ static void check_dense(const char *name)
     test_words_pair(&settings, "learning_rate", rate);
     test_train_ok(settings.list, output, &summary);
     compare_steps(family, "train_reference.json", output, DENSE_STEPS, 1e-5);
+    compare_balance(family, output);
     snprintf(weights, sizeof weights, "%s/adapter_model.safetensors", output);
     compare_weights(family, weights, "adapter_final/adapter_model.safetensors");
     test_folder_remove(output);

@@ -190,6 +190,18 @@ FAMILIES = {
 }
 
 
+BALANCES = []  # of each step, of both trainings one after the other
+
+
+def add_balances(out):
+    """aux_loss of each step, as TRL logs it."""
+    reference = json.loads(Path(out).read_text())
+    for step, balance in zip(reference["steps"], BALANCES):
+        step["aux_loss"] = balance
+    BALANCES.clear()
+    models.write_json(out, reference)
+
+
 def balanced_losses(model, rows, tokens, rows_per_forward):
     """With the loss that balances experts, over all tokens of a step as one micro batch (SFTTrainer.compute_loss of TRL
     1.16)."""
@@ -201,6 +213,7 @@ def balanced_losses(model, rows, tokens, rows_per_forward):
         routed.append([layer[mask.flatten().bool()] for layer in out.router_logits])
     layers = tuple(torch.cat(parts) for parts in zip(*routed))
     balance = load_balancing_loss_func(layers, layers[0].shape[-1], model.config.num_experts_per_tok)
+    BALANCES.append(balance.item())
     yield nll / tokens + model.config.router_aux_loss_coef * balance
 
 
@@ -306,6 +319,8 @@ def make_family(name, rows):
 
     models.losses = balanced_losses if "router_aux_loss_coef" in family.config else LOSSES
     models.save_adapter(models.reference_curve(lora, rows, RATES.get(name, 1e-2), "train_reference.json"), "adapter_final")
+    if BALANCES:
+        add_balances("train_reference.json")
     make_reference(family)
     if name == family.model_type:
         make_defaults(name)
