@@ -227,12 +227,38 @@ static tt_status choose_type(const struct quantize_command *command, enum tt_qua
     return status;
 }
 
-/* Modules by their last names, `bytes` of `name`, each once. */
-static tt_status skip_named(const char *name, int bytes, struct tt_arena *arena,
-                            struct tt_quantized_config *config)
+/* Whether the end of a path names a quantized module too, or one inside of what it names: transformers takes an entry
+ * for the end of a path, and before version 5 for any part of one that ends at a dot. */
+static bool names_quantized(const struct tt_module_list *modules, const char *name)
 {
-    const char *entry =
-        tt_arena_printf(arena, tt_quant_is_compressed(config->type) ? "re:.*%.*s$" : "%.*s", bytes, name);
+    for (size_t i = 0; i < modules->count; i++) {
+        const struct tt_module *module = &modules->items[i];
+        const char *at = module->quantized ? strstr(module->path, name) : NULL;
+        for (; at != NULL; at = strstr(at + 1, name))
+            if (at[strlen(name)] == '\0' || at[strlen(name)] == '.') return true;
+    }
+    return false;
+}
+
+/* The shortest end of a path that names no quantized module. */
+static const char *shortest_name(const struct tt_module_list *modules, const char *path)
+{
+    const char *name = path + strlen(path);
+    while (name > path) {
+        do name--;
+        while (name > path && name[-1] != '.');
+        if (!names_quantized(modules, name)) break;
+    }
+    return name;
+}
+
+/* A module by the end of its path, each end once; `inside`: the modules that it has. */
+static tt_status skip_module(const struct formats *formats, const char *path, bool inside)
+{
+    struct tt_quantized_config *config = formats->config;
+    const char *name = shortest_name(&formats->model->modules, path), *form = "%s";
+    if (tt_quant_is_compressed(config->type)) form = inside ? "re:.*%s\\..*" : "re:.*%s$";
+    const char *entry = tt_arena_printf(formats->arena, form, name);
     if (entry == NULL) return TT_ERR_MEMORY;
     for (int i = 0; i < config->skip_count; i++)
         if (strcmp(config->skip[i], entry) == 0) return TT_OK;
@@ -240,13 +266,11 @@ static tt_status skip_named(const char *name, int bytes, struct tt_arena *arena,
 }
 
 /* Linears that the family leaves as they are. */
-static tt_status list_plain(const struct tt_model *model, struct tt_arena *arena,
-                            struct tt_quantized_config *config)
+static tt_status list_plain(const struct formats *formats)
 {
-    for (size_t i = 0; i < model->modules.count; i++) {
-        const char *name = tt_module_last_name(&model->modules.items[i]);
-        if (model->modules.items[i].plain) TT_TRY(skip_named(name, (int)strlen(name), arena, config));
-    }
+    const struct tt_module_list *modules = &formats->model->modules;
+    for (size_t i = 0; i < modules->count; i++)
+        if (modules->items[i].plain) TT_TRY(skip_module(formats, modules->items[i].path, false));
     return TT_OK;
 }
 
@@ -293,12 +317,18 @@ static tt_status add_fused(struct formats *formats, const struct tt_source_piece
 
 static tt_status list_piece(void *context, const struct tt_source_piece *piece)
 {
+    static const char end[] = ".weight";
     struct formats *formats = context;
-    const char *end = strrchr(piece->tensor, '.'), *begin;
+    bool each = formats->param->rank == 3 && piece->rank == 2; /* a matrix of a single expert */
     TT_TRY(add_fused(formats, piece));
-    if (tt_param_is_quantized(formats->param) || end == NULL || strcmp(end, ".weight") != 0) return TT_OK;
-    for (begin = end; begin > piece->tensor && begin[-1] != '.';) begin--;
-    return skip_named(begin, (int)(end - begin), formats->arena, formats->config);
+    if (tt_param_is_quantized(formats->param) || !tt_ends_with(piece->tensor, end)) return TT_OK;
+    char *path = tt_arena_strndup(formats->arena, piece->tensor, strlen(piece->tensor) - strlen(end));
+    if (path == NULL) return TT_ERR_MEMORY;
+    for (int cut = 0; cut < 2 && each; cut++) { /* the linear, the expert's number */
+        char *dot = strrchr(path, '.');
+        if (dot != NULL) *dot = '\0';
+    }
+    return skip_module(formats, path, each);
 }
 
 static tt_status refuse_experts(const tt_param *param)
@@ -367,19 +397,23 @@ static tt_status run(struct tt_cli *cli, const struct tt_command_call *call)
     struct tt_str text = {0};
     struct tt_arena arena = {0};
     struct formats formats = {.model = NULL};
+    struct tt_param_sources names; /* how the files begin theirs, and no parts */
     struct tt_quantize_report report;
     struct tt_quantize_options options = {.output_dir = command->output_dir,
                                           .overwrite = command->overwrite,
+                                          .names = &names,
                                           .layout_of = layout_of,
                                           .max_shard_bytes = command->max_shard_bytes,
                                           .cancel = cli->cancel};
     TT_GO(open_model(command, &joined, &model));
+    names = (struct tt_param_sources){model->facts.sources.path, .renames = model->facts.sources.renames};
     TT_GO(tt_model_folder_open(command->model, true, &folder));
+    TT_GO(tt_model_folder_join(folder, &names));
     TT_GO(tt_name_pattern_init(&skip, "llm_int8_skip_modules", command->skip_modules, TT_NAMES_AS_LIST));
     options.config.type = model->options.quant.type;
     options.unties = model->facts.own_head;
-    TT_GO(list_plain(model, &arena, &options.config));
     formats = (struct formats){.model = model, .arena = &arena, .config = &options.config};
+    TT_GO(list_plain(&formats));
     TT_GO(list_pieces(&formats, joined));
     if (tt_quant_is_compressed(options.config.type))
         TT_GO(list_ignored(model, &skip, &arena, &options.config));

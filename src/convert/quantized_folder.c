@@ -301,7 +301,7 @@ static tt_status verify(const struct writing *writing)
 {
     struct tt_model_folder *folder = NULL;
     TT_TRY(tt_model_folder_open(tt_str_text(&writing->output.temporary), true, &folder));
-    tt_status status = TT_OK;
+    tt_status status = tt_model_folder_join(folder, writing->options->names);
     for (size_t i = 0; i < writing->count && status == TT_OK; i++) {
         const struct item *item = &writing->items[i];
         struct tt_quantized tensor;

@@ -36,6 +36,8 @@ struct tt_quantize_options {
     const char *output_dir; /* must not exist, or be empty, unless `overwrite` */
     bool overwrite;
     struct tt_quantized_config config; /* written to config.json */
+    /* NULL, or how the names of `folder` were changed (tt_model_folder_join), without parts */
+    const struct tt_param_sources *names;
     /* The format of a weight; NULL: the tensor is copied. */
     const struct tt_quant_layout *(*layout_of)(void *context, const char *name);
     bool unties; /* config.json ties embeddings and head that differ: the new one does not */
