@@ -79,11 +79,38 @@ static bool may_be_coded(const struct tt_param_sources *sources, const struct tt
     return false;
 }
 
+static const char scales_end[] = "_scale_inv", inputs_end[] = "_activation_scale";
+
+/* The scales of a tensor with the matrices of all experts in FP8; NULL: it is none. */
+static const struct tt_safetensors_entry *scales_of_all(const struct tt_model_folder *folder,
+                                                        const struct tt_stored_tensor_place *place)
+{
+    char name[TT_SOURCE_NAME_BYTES];
+    if (place->entry->rank != 3 || place->entry->dtype != TT_F8_E4M3) return NULL;
+    int bytes = snprintf(name, sizeof name, "%s%s", place->name, scales_end);
+    return bytes > 0 && (size_t)bytes < sizeof name ? tt_model_folder_find(folder, name) : NULL;
+}
+
+/* The same of any tensor, by its name. */
+static bool is_beside_all(const struct tt_safetensors *file, const char *name)
+{
+    static const char *const ends[] = {scales_end, inputs_end};
+    char tensor[TT_SOURCE_NAME_BYTES];
+    for (int i = 0; i < 2; i++) {
+        if (!tt_ends_with(name, ends[i]) || strlen(name) >= sizeof tensor) continue;
+        (void)snprintf(tensor, sizeof tensor, "%.*s", (int)(strlen(name) - strlen(ends[i])), name);
+        const struct tt_safetensors_entry *entry = tt_safetensors_find(file, tensor);
+        if (entry != NULL && entry->rank == 3) return true;
+    }
+    return false;
+}
+
 /* Scales and tables of such a matrix, and the scale of its input, which training does not read. */
 static bool is_beside(const struct tt_safetensors *file, const struct tt_stored_tensor_place *place)
 {
     size_t bytes;
     char name[TT_SOURCE_NAME_BYTES];
+    if (is_beside_all(file, place->name)) return true;
     if (!tt_quantized_is_part(place->name, &bytes) || bytes + sizeof weight_end > sizeof name) return false;
     (void)snprintf(name, sizeof name, "%.*s%s", (int)bytes, place->name, weight_end);
     return tt_safetensors_find(file, name) != NULL;
@@ -99,9 +126,11 @@ static tt_status add(struct tt_safetensors *file, const struct tt_stored_tensor_
     if (entry->name == NULL) return TT_ERR_MEMORY;
     entry->dtype = TT_BF16;
     memcpy(entry->dtype_name, "BF16", sizeof "BF16");
-    entry->rank = 2;
-    entry->dims[0] = tensor->layout.rows;
-    entry->dims[1] = tensor->layout.cols;
+    if (entry->rank != 3) {
+        entry->rank = 2;
+        entry->dims[0] = tensor->layout.rows;
+        entry->dims[1] = tensor->layout.cols;
+    }
     entry->bytes = (uint64_t)tensor->layout.count * tt_dtype_bytes(TT_BF16);
     entry->offset = file->file_bytes;
     file->file_bytes += entry->bytes;
@@ -126,8 +155,14 @@ static tt_status add_all(const struct tt_param_sources *sources, const struct tt
 {
     for (size_t i = 0; i < count; i++) {
         struct tt_quantized tensor;
-        if (!may_be_coded(sources, &tensors[i])) continue;
-        TT_TRY(tt_quantized_find(file->coded->folder, tensors[i].name, &tensor));
+        const struct tt_model_folder *folder = file->coded->folder;
+        const struct tt_safetensors_entry *scales = scales_of_all(folder, &tensors[i]);
+        if (scales != NULL)
+            TT_TRY(tt_fp8_find_experts(tensors[i].entry, scales, &tensor));
+        else if (may_be_coded(sources, &tensors[i]))
+            TT_TRY(tt_quantized_find(folder, tensors[i].name, &tensor));
+        else
+            continue;
         if (tensor.layout.format.type != TT_QUANT_NONE) TT_TRY(add(file, &tensors[i], &tensor));
     }
     return TT_OK;
@@ -141,7 +176,8 @@ tt_status tt_coded_experts_show(const struct tt_model_folder *folder, const stru
     struct tt_safetensors *file = NULL;
     tt_status status = TT_OK;
     *out = NULL;
-    for (size_t i = 0; i < *count; i++) coded += may_be_coded(sources, &tensors[i]);
+    for (size_t i = 0; i < *count; i++)
+        coded += may_be_coded(sources, &tensors[i]) || scales_of_all(folder, &tensors[i]) != NULL;
     if (coded == 0) return TT_OK;
     TT_GO(create_file(folder, coded, &file));
     TT_GO(add_all(sources, tensors, *count, file));
@@ -165,6 +201,12 @@ out:
 }
 
 /* ---- In codes ---- */
+
+const struct tt_quantized *tt_coded_experts_all(const struct tt_safetensors *coded,
+                                                const struct tt_safetensors_entry *entry)
+{
+    return &coded->coded->items[entry - coded->entries];
+}
 
 /* A joined tensor while the segment of all its matrices is made. */
 struct stack {

@@ -13,6 +13,7 @@
 #include "io/mxfp4.h"
 #include "io/param_source_impl.h"
 #include "io/pth.h"
+#include "io/quantized.h"
 #include "io/text_part.h"
 
 #define CONFIG_BYTES_MAX ((size_t)16 << 20)
@@ -401,9 +402,9 @@ tt_status tt_model_folder_join(struct tt_model_folder *folder, const struct tt_p
 {
     if (sources == NULL || folder->tensor_count == 0) return TT_OK;
     TT_TRY(rename_to_class(folder, sources->renames));
-    if (sources->rows[0].param == NULL) return TT_OK;
     TT_TRY(tt_coded_experts_show(folder, sources, folder->tensors, &folder->tensor_count, &folder->coded));
-    TT_TRY(tt_join(folder->path, sources, &folder->tensors, &folder->tensor_count, &folder->joined));
+    if (sources->rows[0].param != NULL)
+        TT_TRY(tt_join(folder->path, sources, &folder->tensors, &folder->tensor_count, &folder->joined));
     return sort_renamed(folder);
 }
 
@@ -457,8 +458,11 @@ bool tt_model_folder_is_mxfp4(const struct tt_model_folder *folder, const struct
 tt_status tt_model_folder_coded(const struct tt_model_folder *folder,
                                 const struct tt_safetensors_entry *entry, struct tt_quant_layout *layout)
 {
+    const struct tt_safetensors *file = tt_model_folder_file(folder, entry);
     *layout = (struct tt_quant_layout){.bytes = 0};
-    if (folder->coded == NULL || tt_model_folder_file(folder, entry) != folder->joined) return TT_OK;
+    if (folder->coded == NULL) return TT_OK;
+    if (file == folder->coded && entry->rank == 3) *layout = tt_coded_experts_all(file, entry)->layout;
+    if (file != folder->joined) return TT_OK;
     return tt_coded_experts_layout(folder->coded, folder->joined, entry, layout);
 }
 
@@ -467,6 +471,8 @@ tt_status tt_model_folder_read_coded(const struct tt_model_folder *folder,
                                      const struct tt_quant_layout *layout, size_t first, size_t bytes,
                                      void *to)
 {
+    if (tt_model_folder_file(folder, entry) == folder->coded)
+        return tt_quantized_read(folder, tt_coded_experts_all(folder->coded, entry), first, bytes, to);
     return tt_coded_experts_read_segment(folder->coded, folder->joined, entry, layout, first, bytes, to);
 }
 

@@ -15,6 +15,12 @@
  *         blocks   of 128 x 128 weights, the last ones cut: [ceil(out / 128), ceil(in / 128)]
  *     and for servers P.input_scale or P.activation_scale, which training does not read.
  *
+ * The matrices P of all experts in one tensor have P (F8_E4M3 [experts, out, in]), P_scale_inv and, not read,
+ * P_activation_scale; they are one matrix of all rows:
+ *
+ *     groups of rows  [experts], [experts, groups] or [experts, groups, 1]: each expert's rows in so many groups
+ *     blocks          [experts, out / 128, ceil(in / 128)]
+ *
  * Source: compressed_tensors/quantization/quant_scheme.py and lifecycle/forward.py (0.20),
  * transformers/integrations/finegrained_fp8.py (5.24: DeepSeek-V3, Qwen3; Mistral with one scale).
  *
@@ -64,8 +70,9 @@ enum tt_fp8_scales { TT_FP8_ROW_SCALES, TT_FP8_ONE_SCALE, TT_FP8_BLOCK_SCALES };
 struct tt_quantized {
     struct tt_quant_layout layout;
     enum tt_fp8_scales scales;
-    tt_dtype dtype; /* of the original weights; int8: F16 */
-    float offset;   /* when nested: stored in the JSON */
+    int64_t scale_rows; /* with scales of rows: so many have one */
+    tt_dtype dtype;     /* of the original weights; int8: F16 */
+    float offset;       /* when nested: stored in the JSON */
     struct tt_quantized_part parts[TT_QUANTIZED_PARTS];
     int part_count;
 };

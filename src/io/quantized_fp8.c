@@ -44,34 +44,88 @@ static tt_status find_kind(const struct tt_safetensors_entry *codes,
 static tt_status make_layout(struct tt_quantized *tensor, bool blocks)
 {
     struct tt_quant_format format = tt_quant_format_make(TT_QUANT_FP8, false);
-    const int64_t *dims = tensor->parts[0].entry->dims;
+    const struct tt_safetensors_entry *codes = tensor->parts[0].entry;
+    int64_t rows = codes->dims[0] * (codes->rank == 3 ? codes->dims[1] : 1);
     if (blocks) format.block = TT_FP8_BLOCK;
-    TT_TRY(tt_quant_layout_make(format, dims[0], dims[1], &tensor->layout));
+    TT_TRY(tt_quant_layout_make(format, rows, codes->dims[codes->rank - 1], &tensor->layout));
     tensor->parts[0].section = tensor->layout.codes;
     tensor->parts[1].section = tensor->layout.absmax;
     return TT_OK;
 }
 
-tt_status tt_fp8_find(const struct tt_safetensors_entry *codes, const struct tt_safetensors_entry *scales,
-                      struct tt_quantized *out)
+static tt_status check_codes(const struct tt_safetensors_entry *codes,
+                             const struct tt_safetensors_entry *scales)
 {
     if (codes->dtype != TT_F8_E4M3)
         return tt_fail(codes->dtype == TT_F8_E5M2 ? TT_ERR_UNSUPPORTED : TT_ERR_DATA,
                        "'%s' is %s, but must be F8_E4M3, because '%s' exists", codes->name, codes->dtype_name,
                        scales->name);
-    if (codes->rank != 2)
-        return tt_fail(TT_ERR_DATA, "'%s' has '%s' beside it, but is not a matrix", codes->name,
-                       scales->name);
+    return TT_OK;
+}
+
+static tt_status check_scales(const struct tt_safetensors_entry *scales)
+{
     if (scales->dtype != TT_F32 && scales->dtype != TT_BF16 && scales->dtype != TT_F16 &&
         scales->dtype != TT_F8_E8M0)
         return tt_fail(TT_ERR_DATA, "'%s' is %s, but must be F32, BF16, F16 or F8_E8M0", scales->name,
                        scales->dtype_name);
-    TT_TRY(find_kind(codes, scales, &out->scales));
+    return TT_OK;
+}
+
+static tt_status set_parts(const struct tt_safetensors_entry *codes,
+                           const struct tt_safetensors_entry *scales, struct tt_quantized *out)
+{
     out->dtype = tt_weight_format(TT_QUANT_FP8)->files.original;
     out->parts[0].entry = codes;
     out->parts[1].entry = scales;
     out->part_count = 2;
     return make_layout(out, out->scales == TT_FP8_BLOCK_SCALES);
+}
+
+tt_status tt_fp8_find(const struct tt_safetensors_entry *codes, const struct tt_safetensors_entry *scales,
+                      struct tt_quantized *out)
+{
+    TT_TRY(check_codes(codes, scales));
+    if (codes->rank != 2)
+        return tt_fail(TT_ERR_DATA, "'%s' has '%s' beside it, but is not a matrix", codes->name,
+                       scales->name);
+    TT_TRY(check_scales(scales));
+    TT_TRY(find_kind(codes, scales, &out->scales));
+    out->scale_rows = 1;
+    return set_parts(codes, scales, out);
+}
+
+static tt_status find_kind_of_experts(const struct tt_safetensors_entry *codes,
+                                      const struct tt_safetensors_entry *scales, struct tt_quantized *out)
+{
+    int64_t experts = codes->dims[0], rows = codes->dims[1], cols = codes->dims[2];
+    int64_t groups = scales->rank > 1 ? scales->dims[1] : 1, last = scales->rank > 2 ? scales->dims[2] : 1;
+    bool fits = scales->rank >= 1 && scales->rank <= 3 && scales->dims[0] == experts && groups > 0;
+    if (fits && last == 1 && rows % groups == 0) {
+        out->scales = TT_FP8_ROW_SCALES;
+        out->scale_rows = rows / groups;
+        return TT_OK;
+    }
+    out->scales = TT_FP8_BLOCK_SCALES;
+    if (fits && rows % TT_FP8_BLOCK == 0 && groups == blocks_of(rows) && last == blocks_of(cols))
+        return TT_OK;
+    tt_status status = tt_fail(
+        TT_ERR_DATA, "the scales '%s' do not fit '%s', %" PRId64 " experts of [%" PRId64 ", %" PRId64 "]",
+        scales->name, codes->name, experts, rows, cols);
+    tt_hint("supported are [%" PRId64 "], [%" PRId64 ", G] and [%" PRId64 ", G, 1] for G groups of each "
+            "expert's rows, and blocks of %d x %d in whole rows of blocks",
+            experts, experts, experts, TT_FP8_BLOCK, TT_FP8_BLOCK);
+    return status;
+}
+
+tt_status tt_fp8_find_experts(const struct tt_safetensors_entry *codes,
+                              const struct tt_safetensors_entry *scales, struct tt_quantized *out)
+{
+    *out = (struct tt_quantized){0};
+    TT_TRY(check_codes(codes, scales));
+    TT_TRY(check_scales(scales));
+    TT_TRY(find_kind_of_experts(codes, scales, out));
+    return set_parts(codes, scales, out);
 }
 
 tt_status tt_quantized_in_blocks(struct tt_quantized *tensor)
@@ -108,7 +162,7 @@ static int64_t scale_count(const struct tt_quantized *tensor)
 {
     const struct tt_quant_layout *layout = &tensor->layout;
     if (tensor->scales == TT_FP8_ONE_SCALE) return 1;
-    if (tensor->scales == TT_FP8_ROW_SCALES) return layout->rows;
+    if (tensor->scales == TT_FP8_ROW_SCALES) return layout->rows / tensor->scale_rows;
     return blocks_of(layout->rows) * blocks_of(layout->cols);
 }
 
@@ -139,8 +193,10 @@ tt_status tt_fp8_read_scales(const struct tt_model_folder *folder, const struct 
     for (size_t at = 0, here; at < bytes; at += here) {
         size_t index = (first + at) / sizeof scale, skip = (first + at) % sizeof scale;
         here = sizeof scale - skip < bytes - at ? sizeof scale - skip : bytes - at;
-        bool one = tensor->scales == TT_FP8_ONE_SCALE;
-        TT_TRY(scale_at(folder, tensor, &window, one ? 0 : (int64_t)index, &scale));
+        int64_t stored = (int64_t)index; /* of rows or blocks, which may have one together */
+        if (tensor->scales == TT_FP8_ONE_SCALE) stored = 0;
+        if (tensor->scales == TT_FP8_ROW_SCALES) stored /= tensor->scale_rows;
+        TT_TRY(scale_at(folder, tensor, &window, stored, &scale));
         memcpy(to + at, (const char *)&scale + skip, here);
     }
     return TT_OK;
@@ -166,7 +222,8 @@ static int64_t scale_index(const struct tt_quantized *tensor, int64_t index, int
 {
     int64_t cols = tensor->layout.cols, row = index / cols, col = index % cols;
     *run = tensor->scales == TT_FP8_ONE_SCALE ? tensor->layout.count - index : cols - col;
-    if (tensor->scales != TT_FP8_BLOCK_SCALES) return tensor->scales == TT_FP8_ONE_SCALE ? 0 : row;
+    if (tensor->scales != TT_FP8_BLOCK_SCALES)
+        return tensor->scales == TT_FP8_ONE_SCALE ? 0 : row / tensor->scale_rows;
     if (*run > TT_FP8_BLOCK - col % TT_FP8_BLOCK) *run = TT_FP8_BLOCK - col % TT_FP8_BLOCK;
     return row / TT_FP8_BLOCK * blocks_of(cols) + col / TT_FP8_BLOCK;
 }

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tiny folders in FP8 with scales of 128 x 128 weights, experts and all, as DeepSeek V3 and MiniMax-M2 are published.
+"""Makes tiny folders in FP8, experts and all: with scales of 128 x 128 weights, as DeepSeek V3 and MiniMax-M2 are published,
+and with one scale for each matrix, all experts in one tensor, as Mistral Small 4 is.
 
-    NAME/model/      weights of linears as codes with weight_scale_inv, experts one by one; the router is not quantized
-    losses.json      of each the mean loss of the tokens of ../dense/train.jsonl, fp32: weights are code * scale, those of
-                     experts rounded to bf16
+    NAME/model/      weights of linears as codes with weight_scale_inv, experts one by one; the router is not quantized.
+                     mistral4: the model of ../vision, experts as codes [experts, out, in] with scales in each form of
+                     finegrained_fp8.py of transformers, and scales of activations that nobody reads;
+                     numbers.safetensors has code * scale of the experts, F32
+    losses.json      of each the mean loss of the tokens of train.jsonl of ../dense or ../vision/mistral4, fp32: weights are
+                     code * scale, those of single experts rounded to bf16
 
-How to run, after ../dense/make_dense.py: OMP_NUM_THREADS=1 python tests/golden/fp8_experts/make_fp8_experts.py
+How to run, after ../dense/make_dense.py and ../vision/make_vision.py: OMP_NUM_THREADS=1 python tests/golden/fp8_experts/make_fp8_experts.py
 """
 
 import json
@@ -81,12 +85,69 @@ def make(name):
     return loss
 
 
+def one_scale(weight, dims):
+    """Codes, one scale for all `dims` of a weight, and the numbers."""
+    scale = weight.abs().amax(dims, keepdim=True) / MOST
+    codes = (weight / scale).to(torch.float8_e4m3fn)
+    return codes, scale, codes.float() * scale
+
+
+def experts_of(key, value):
+    if ".0.mlp." in key and key.endswith("down_proj"):
+        codes, scale, number = one_scale(value, (1, 2))
+        return codes, scale.flatten(), number
+    if ".1.mlp." in key and key.endswith("gate_up_proj"):  # gate and up apart
+        codes, scale, number = one_scale(value.unflatten(1, (2, -1)), (2, 3))
+        return codes.flatten(1, 2), scale.flatten(1, 2), number.flatten(1, 2)
+    return one_scale(value, (1, 2))
+
+
+def make_mistral4():
+    source, folder = HERE.parent / "vision" / "mistral4", HERE / "mistral4" / "model"
+    shutil.rmtree(folder.parent, ignore_errors=True)
+    folder.mkdir(parents=True)
+    tensors, whole = {}, transformers.modeling_utils.load_state_dict(str(source / "model" / "model.safetensors"))
+    for key, value in sorted(whole.items()):
+        inside = key.startswith("language_model.model.layers.")
+        if inside and value.dim() == 3:
+            codes, scale, whole[key] = experts_of(key, value)
+            tensors |= {key: codes, f"{key}_scale_inv": scale.contiguous(), f"{key}_activation_scale": torch.ones(value.shape[0])}
+        elif inside and value.dim() == 2 and not key.endswith("gate.weight"):
+            codes, scale, whole[key] = one_scale(value, (0, 1))
+            module = key.removesuffix(".weight")
+            tensors |= {key: codes, f"{key}_scale_inv": scale.reshape(()), f"{module}.activation_scale": torch.tensor(1.0)}
+        else:
+            tensors[key] = value if value.dim() == 1 else value.to(torch.bfloat16)
+            whole[key] = tensors[key].float()
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    save_file({key: value for key, value in whole.items() if value.dim() == 3}, folder.parent / "numbers.safetensors")
+    text = json.loads((source / "model" / "config.json").read_text())
+    Path("whole").mkdir()
+    Path("whole/config.json").write_text(json.dumps(text))
+    save_file(whole, "whole/model.safetensors", {"format": "pt"})
+    model = transformers.Mistral3ForConditionalGeneration.from_pretrained(
+        "whole", dtype=torch.float32, attn_implementation="eager").eval()
+    shutil.rmtree("whole")
+    text["quantization_config"] = {"activation_scheme": "static", "dequantize": False, "quant_method": "fp8",
+                                   "weight_block_size": None,
+                                   "modules_to_not_convert": ["model.vision_tower", "model.multi_modal_projector", "lm_head",
+                                                              "gate"]}
+    (folder / "config.json").write_text(json.dumps(text, indent=2, sort_keys=True) + "\n")
+    rows = [json.loads(line) for line in (source / "train.jsonl").read_text().splitlines()]
+    count = sum(label != models.IGNORED for row in rows for label in row["labels"][1:])
+    with torch.no_grad():
+        return sum(models.nll_sum(model, [row]).item() for row in rows) / count
+
+
 def main():
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     os.chdir(HERE)
-    losses = {name: make(name) for name in FOLDERS}
+    losses = json.loads(Path("losses.json").read_text()) if sys.argv[1:] else {}
+    losses |= {name: make(name) for name in sys.argv[1:] or FOLDERS if name in FOLDERS}
+    if not sys.argv[1:] or "mistral4" in sys.argv[1:]:
+        losses["mistral4"] = make_mistral4()
     Path("losses.json").write_text(json.dumps(losses) + "\n")
 
 
