@@ -114,7 +114,9 @@ static tt_status fill_span(struct tt_unit *unit, const struct frozen_span *span,
     const void *shard = tt_buffer_at(unit->frozen_shard, span->shard_offset);
     size_t bytes = span->shard_bytes;
     char *to = segment + span->offset, *own = to + (size_t)context->rank * bytes;
-    if (unit->peer_shards != NULL) return tt_shard_pull(unit, span, to);
+    bool pulls =
+        !config->offload_params && !tt_device_is_host(config->device) && tt_shard_plans_pull(context);
+    if (unit->peer_shards != NULL || pulls) return tt_shard_pull(unit, span, to);
     if (config->offload_params)
         TT_TRY(tt_copy_to_device(stream, own, shard, bytes));
     else if (tt_device_is_host(config->device))

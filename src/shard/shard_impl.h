@@ -173,7 +173,10 @@ TT_MUST_USE tt_status tt_shard_take_gradient_slot(struct tt_shard_context *conte
 /* Fails for a call that the unit's state does not allow: TT_ERR_INTERNAL with name and state. */
 tt_status tt_unit_fail_state(const struct tt_unit *unit, const char *call);
 
-/* share.c: queues copies of all ranks' frozen shards of the unit into `to`; requires unit->peer_shards. */
+/* share.c: whether a plan counts gathers as those of GPUs of one machine, which read each other's shards. */
+bool tt_shard_plans_pull(const struct tt_shard_context *context);
+/* share.c: queues copies of all ranks' frozen shards of the unit into `to`, the own one beside the others; requires
+ * unit->peer_shards, or a plan that counts so. */
 TT_MUST_USE tt_status tt_shard_pull(struct tt_unit *unit, const struct frozen_span *span, char *to);
 /* Waits until no other rank can pull from this rank's shards, so that they may be freed. */
 void tt_share_leave(struct tt_shard_context *context);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "backend/chips.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "comm/host_values.h"
@@ -141,16 +142,37 @@ static tt_status pull_one(struct tt_unit *unit, struct tt_stream *stream, const 
     return tt_copy_on_device(stream, to + (size_t)from * span->shard_bytes, shard, span->shard_bytes);
 }
 
+bool tt_shard_plans_pull(const struct tt_shard_context *context)
+{
+    const struct tt_comm *comm = context->config.shard_comm;
+    const struct tt_chip *chip = tt_device_chip(context->config.device);
+    /* GPUs with PCIe alone may not read each other, and get no less from several at once. */
+    bool linked = chip != NULL && chip->links_bytes_per_second < chip->link_bytes_per_second;
+    return tt_device_is_plan(context->config.device) && linked && !context->resident &&
+           tt_comm_local_size(comm) >= tt_comm_world_size(comm);
+}
+
+static tt_status copy_own(struct tt_unit *unit, const struct frozen_span *span, char *to)
+{
+    struct tt_shard_context *context = unit->context;
+    struct tt_stream *beside = context->own_stream;
+    TT_TRY(tt_event_record(context->forked, context->comm_stream));
+    TT_TRY(tt_stream_wait(beside, context->forked));
+    TT_TRY(tt_copy_on_device(beside, to + (size_t)context->rank * span->shard_bytes,
+                             tt_buffer_at(unit->frozen_shard, span->shard_offset), span->shard_bytes));
+    return tt_event_record(context->joined, beside);
+}
+
 tt_status tt_shard_pull(struct tt_unit *unit, const struct frozen_span *span, char *to)
 {
     struct tt_shard_context *context = unit->context;
-    struct tt_stream *stream = context->comm_stream, *beside = context->own_stream;
-    TT_TRY(tt_event_record(context->forked, stream));
-    TT_TRY(tt_stream_wait(beside, context->forked));
-    TT_TRY(pull_one(unit, beside, span, context->rank, to));
-    TT_TRY(tt_event_record(context->joined, beside));
+    struct tt_stream *stream = context->comm_stream;
+    TT_TRY(copy_own(unit, span, to));
+    if (tt_shard_plans_pull(context))
+        TT_TRY(tt_comm_all_gather(context->config.shard_comm, stream,
+                                  to + (size_t)context->rank * span->shard_bytes, to, span->shard_bytes));
     /* Each rank begins with its neighbour, so that not all read from one rank. */
-    for (int i = 1; i < context->world_size; i++)
+    for (int i = 1; i < context->world_size && unit->peer_shards != NULL; i++)
         TT_TRY(pull_one(unit, stream, span, (context->rank + i) % context->world_size, to));
     return tt_stream_wait(stream, context->joined);
 }

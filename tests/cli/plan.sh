@@ -75,9 +75,9 @@ prefetch() {
     grep -Eq "^ +time of a step +$seconds s" "$folder/out" || fail "$*: not $seconds s" "$(grep 'a step' "$folder/out")"
 }
 prefetch 852 1.36 --backward_prefetch BACKWARD_PRE --forward_prefetch false
-prefetch 436 1.43 --backward_prefetch BACKWARD_POST
-prefetch 436 1.43 --backward_prefetch NO_PREFETCH
-prefetch 852 1.40 --backward_prefetch NO_PREFETCH --forward_prefetch true
+prefetch 436 1.42 --backward_prefetch BACKWARD_POST
+prefetch 436 1.42 --backward_prefetch NO_PREFETCH
+prefetch 852 1.39 --backward_prefetch NO_PREFETCH --forward_prefetch true
 
 # FP8 products take less than three quarters of the time, one copy less memory than two; other chips say what they lack.
 fp8() {
