@@ -40,7 +40,9 @@ def parse_arguments():
     parser.add_argument("--config-json", type=Path, required=True, help="config.json of the model to build")
     parser.add_argument("--batch", type=int, default=4, help="sequences per step")
     parser.add_argument("--seq", type=int, default=512, help="tokens per sequence")
-    parser.add_argument("--lora-r", type=int, default=16, help="rank of the LoRA on all linears")
+    parser.add_argument("--lora-r", type=int, default=16, help="rank of the LoRA")
+    parser.add_argument("--target-modules", default="all-linear", help="names with commas between")
+    parser.add_argument("--experts", default=None, help="experts_implementation of transformers, of a mixture: eager, grouped_mm")
     parser.add_argument("--steps", type=int, default=5, help="measured steps, after the warmup")
     parser.add_argument("--warmup", type=int, default=1, help="steps before the measured ones, at least 1")
     parser.add_argument("--threads", type=int, default=None, help="default: what torch picks")
@@ -59,7 +61,10 @@ def build_model(args):
     config = AutoConfig.for_model(settings.pop("model_type"), **settings)
     config.use_cache = False
     model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[args.dtype], attn_implementation=args.attention)
-    lora = LoraConfig(r=args.lora_r, lora_alpha=2 * args.lora_r, target_modules="all-linear", task_type="CAUSAL_LM")
+    if args.experts is not None:
+        model.set_experts_implementation(args.experts)
+    targets = args.target_modules if args.target_modules == "all-linear" else args.target_modules.split(",")
+    lora = LoraConfig(r=args.lora_r, lora_alpha=2 * args.lora_r, target_modules=targets, task_type="CAUSAL_LM")
     model = get_peft_model(model, lora)
     if args.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
@@ -109,7 +114,8 @@ def main():
     result = {
         "peer": "transformers+peft",
         "config": args.config_json.stem,
-        **{key: getattr(args, key) for key in ("batch", "seq", "lora_r", "dtype", "attention", "gradient_checkpointing")},
+        **{key: getattr(args, key) for key in ("batch", "seq", "lora_r", "target_modules", "dtype", "attention", "experts",
+                                             "gradient_checkpointing")},
         "threads": torch.get_num_threads(),
         "tokens_per_second": round(args.batch * args.seq / statistics.median(seconds), 2),
         "peak_bytes": peak_bytes(),
