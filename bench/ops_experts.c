@@ -134,7 +134,8 @@ static struct expert_rows make_rows(struct bench *bench, int64_t tokens, bool zi
                                as_vector(device_ints(bench, NULL, tokens, SLOTS)),
                                as_vector(device_ints(bench, NULL, 1, EXPERTS + 1))};
     free(ids);
-    struct tt_order_rows_args order = {rows.ids_TS, rows.place_TS, rows.slot_M, rows.border_X1};
+    struct tt_order_rows_args order = {
+        .ids_TS = rows.ids_TS, .place_TS = rows.place_TS, .slot_M = rows.slot_M, .border_X1 = rows.border_X1};
     bench_must(tt_order_rows(bench->stream, &order));
     return rows;
 }
@@ -254,7 +255,8 @@ static void bench_rows_of_experts(struct bench *bench, int64_t tokens)
               dact = bench_scaled_tensor(bench, TT_BF16, m, width_of(bench), 0.01),
               weights = bench_random_tensor(bench, TT_F32, tokens, SLOTS),
               dweights = bench_random_tensor(bench, TT_F32, tokens, SLOTS);
-    struct tt_order_rows_args order = {rows.ids_TS, rows.place_TS, rows.slot_M, rows.border_X1};
+    struct tt_order_rows_args order = {
+        .ids_TS = rows.ids_TS, .place_TS = rows.place_TS, .slot_M = rows.slot_M, .border_X1 = rows.border_X1};
     bench_measure(bench, "experts order_rows", run_order_rows, &order, 0,
                   BYTES(rows.ids_TS, rows.ids_TS, rows.place_TS, rows.slot_M));
     struct tt_spread_rows_args spread = {.x_TD = x, .slot_M = rows.slot_M, .y_MD = all};

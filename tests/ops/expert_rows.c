@@ -11,22 +11,30 @@ struct rows_case {
     int64_t tokens, slots, experts, columns, gap;
     tt_dtype dtype;
     bool unordered, no_addend, no_weights, in_place;
+    /* ids are of so many experts, of which those from `first` on have rows; 0: all have */
+    int64_t all, first;
+    bool wide; /* y is f32 */
 };
 
 static const struct rows_case cases[] = {
-    {50, 4, 8, 64, 0, TT_F32, false, false, false, false},
-    {33, 8, 128, 33, 5, TT_BF16, false, false, false, true},
-    {7, 1, 1, 20, 0, TT_F32, false, true, false, false},
-    {40, 1, 1, 48, 2, TT_BF16, true, false, false, false},
-    {40, 2, 3, 17, 0, TT_F32, false, true, true, false},
-    {0, 2, 4, 16, 0, TT_F32, false, false, false, false},
+    {50, 4, 8, 64, 0, TT_F32, .all = 0},
+    {33, 8, 128, 33, 5, TT_BF16, .in_place = true},
+    {7, 1, 1, 20, 0, TT_F32, .no_addend = true},
+    {40, 1, 1, 48, 2, TT_BF16, .unordered = true},
+    {40, 2, 3, 17, 0, TT_F32, .no_addend = true, .no_weights = true},
+    {0, 2, 4, 16, 0, TT_F32, .all = 0},
+    {50, 4, 3, 64, 0, TT_F32, .all = 8, .first = 2},
+    {33, 3, 4, 40, 5, TT_BF16, .no_addend = true, .all = 16, .first = 12, .wide = true},
+    {21, 2, 2, 17, 0, TT_BF16, .no_addend = true, .no_weights = true, .all = 4, .wide = true},
+    {30, 1, 1, 16, 0, TT_F32, .all = 900, .first = 899}, /* none has a row */
 };
 
 static const struct rows_case gpu_cases[] = {
-    {4096, 8, 128, 2048, 0, TT_BF16, false, false, false, false},
-    {3001, 4, 32, 2880, 0, TT_BF16, false, false, false, true},
-    {512, 8, 1024, 16, 0, TT_BF16, false, false, false, false}, /* the most slots of one block */
-    {513, 8, 1024, 16, 0, TT_BF16, false, false, false, false},
+    {4096, 8, 128, 2048, 0, TT_BF16, .all = 0},
+    {3001, 4, 32, 2880, 0, TT_BF16, .in_place = true},
+    {512, 8, 1024, 16, 0, TT_BF16, .all = 0}, /* the most slots of one block */
+    {513, 8, 1024, 16, 0, TT_BF16, .all = 0},
+    {4096, 8, 64, 2048, 0, TT_BF16, .no_addend = true, .all = 128, .first = 64, .wide = true},
 };
 
 enum { X, Y, G, ADDEND, WEIGHTS, DWEIGHTS, IDS, PLACE, SLOT, BORDER, SPREAD, LINES };
@@ -49,7 +57,8 @@ static void make_problem(struct problem *p, const struct rows_case *row)
         if (i == X || i == G || i == SPREAD)
             p->tensors[i] = test_tensor_random(row->dtype, M, D, none, row->gap, seed, 1);
         else if (i == Y || i == ADDEND)
-            p->tensors[i] = test_tensor_random(row->dtype, T, D, none, row->gap, seed, 1);
+            p->tensors[i] =
+                test_tensor_random(i == Y && row->wide ? TT_F32 : row->dtype, T, D, none, row->gap, seed, 1);
         else if (i == WEIGHTS || i == DWEIGHTS)
             p->tensors[i] = test_tensor_random(TT_F32, T, row->slots, none, 0, seed, 1);
         else if (i == IDS || i == PLACE)
@@ -57,9 +66,10 @@ static void make_problem(struct problem *p, const struct rows_case *row)
         else
             p->tensors[i] = test_tensor_make(TT_I32, i == SLOT ? M : row->experts + 1, none, none, 0);
     }
-    test_tensor_random_index(&p->tensors[IDS], 9, row->experts);
+    test_tensor_random_index(&p->tensors[IDS], 9, row->all > 0 ? row->all : row->experts);
     for (int i = 0; i < LINES; i++) {
         bool output = i == SPREAD || i == DWEIGHTS || i == PLACE || i == SLOT || i == BORDER;
+        if (row->all > 0 && (i == SPREAD || i == DWEIGHTS)) output = false; /* parts of them stay */
         if (output || (i == Y && !row->in_place)) test_tensor_poison(&p->tensors[i]);
         p->exact[i] = test_tensor_values(&p->tensors[i]);
         p->simple[i] = test_tensor_values(&p->tensors[i]);
@@ -79,9 +89,10 @@ static void order(const struct problem *p, double *const v[LINES])
 {
     int64_t M = p->row->tokens * p->row->slots, at = 0;
     v[BORDER][0] = 0;
+    for (int64_t i = 0; i < M && p->row->all > 0; i++) v[PLACE][i] = v[SLOT][i] = -1;
     for (int64_t e = 0; e < p->row->experts; e++) {
         for (int64_t i = 0; i < M; i++) {
-            if (v[IDS][i] != (double)e) continue;
+            if (v[IDS][i] != (double)(p->row->first + e)) continue;
             v[PLACE][i] = (double)at;
             v[SLOT][at++] = (double)i;
         }
@@ -98,6 +109,7 @@ static void order(const struct problem *p, double *const v[LINES])
         for (int64_t m = 0; m < T * S; m++) {                                                                \
             int64_t slot = row->unordered ? m : (int64_t)v[SLOT][m];                                         \
             real dot = 0;                                                                                    \
+            if (slot < 0) continue;                                                                          \
             for (int64_t d = 0; d < D; d++) {                                                                \
                 real g = (real)v[G][m * D + d];                                                              \
                 v[SPREAD][m * D + d] = v[ADDEND][(int64_t)v[SLOT][m] / S * D + d];                           \
@@ -111,9 +123,10 @@ static void order(const struct problem *p, double *const v[LINES])
                 real sum = row->no_addend ? 0 : (real)v[ADDEND][t * D + d];                                  \
                 for (int64_t i = t * S; i < (t + 1) * S; i++) {                                              \
                     int64_t m = row->unordered ? i : (int64_t)v[PLACE][i];                                   \
+                    if (m < 0) continue;                                                                     \
                     sum += (row->no_weights ? 1 : (real)v[WEIGHTS][i]) * (real)v[X][m * D + d];              \
                 }                                                                                            \
-                v[Y][t * D + d] = stored(sum);                                                               \
+                v[Y][t * D + d] = row->wide ? (double)sum : stored(sum);                                     \
             }                                                                                                \
     }
 
@@ -125,7 +138,8 @@ DEFINE_REFERENCE(plain, float, ROUNDED)
 static void run_op(struct test_device *device, const struct rows_case *row, struct test_tensor *t)
 {
     const tt_tensor none = {0};
-    struct tt_order_rows_args order_args = {t[IDS].view, t[PLACE].view, t[SLOT].view, t[BORDER].view};
+    struct tt_order_rows_args order_args = {t[IDS].view,    t[PLACE].view, t[SLOT].view,
+                                            t[BORDER].view, row->all > 0,  row->first};
     struct tt_spread_rows_args spread = {
         .x_TD = t[ADDEND].view, .slot_M = t[SLOT].view, .y_MD = t[SPREAD].view};
     struct tt_combine_rows_args combine = {.x_MD = t[X].view,
@@ -194,10 +208,13 @@ static void hostile_arguments(void **state)
     static int32_t numbers[4][16] = {{0, 1, 2, 0}};
     struct test_device device;
     test_device_open(&device, "cpu", 1);
-    struct tt_order_rows_args good = {
-        tt_tensor_2d(numbers[0], TT_I32, 2, 2), tt_tensor_2d(numbers[1], TT_I32, 2, 2),
-        tt_tensor_1d(numbers[2], TT_I32, 4), tt_tensor_1d(numbers[3], TT_I32, 4)};
-    struct tt_order_rows_args few = good, none = good, many = good;
+    struct tt_order_rows_args good = {.ids_TS = tt_tensor_2d(numbers[0], TT_I32, 2, 2),
+                                      .place_TS = tt_tensor_2d(numbers[1], TT_I32, 2, 2),
+                                      .slot_M = tt_tensor_1d(numbers[2], TT_I32, 4),
+                                      .border_X1 = tt_tensor_1d(numbers[3], TT_I32, 4)};
+    struct tt_order_rows_args few = good, none = good, many = good, behind = good;
+    behind.first = 1;
+    test_refused(tt_order_rows(device.stream, &behind), TT_ERR_INTERNAL, "the first expert is 1");
     test_ok(tt_order_rows(device.stream, &good));
     few.border_X1 = tt_tensor_1d(numbers[3], TT_I32, 3);
     test_refused(tt_order_rows(device.stream, &few), TT_ERR_INTERNAL,

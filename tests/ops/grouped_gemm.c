@@ -150,7 +150,8 @@ static void run_op(struct test_device *device, const struct problem *p, tt_tenso
                                            .bias_XN = row->bias ? t[BIAS].view : none,
                                            .alpha = row->alpha,
                                            .y_MN = t[Y].view};
-    struct tt_grouped_gradients_args gradients = {border, t[DY].view, t[A].view, t[DW].view};
+    struct tt_grouped_gradients_args gradients = {
+        .border_X1 = border, .dy_MN = t[DY].view, .x_MK = t[A].view, .dw_XNK = t[DW].view};
     test_ok(tt_grouped_gemm(device->stream, &product));
     test_ok(tt_grouped_gradients(device->stream, &gradients));
 }
@@ -420,8 +421,10 @@ static void hostile_arguments(void **state)
     REFUSE(tt_grouped_gemm, codes, args.coded.packed.data = segment + 4,
            "codes do not lie at a multiple of 16 bytes");
     REFUSE(tt_grouped_gemm, codes, args.scratch.data = memory[2], "overlap in memory");
-    struct tt_grouped_gradients_args gradients = {good.border_X1, good.y_MN, good.x_MK,
-                                                  tt_tensor_3d(memory[5], TT_F32, 2, 5, 4)};
+    struct tt_grouped_gradients_args gradients = {.border_X1 = good.border_X1,
+                                                  .dy_MN = good.y_MN,
+                                                  .x_MK = good.x_MK,
+                                                  .dw_XNK = tt_tensor_3d(memory[5], TT_F32, 2, 5, 4)};
     test_ok(tt_grouped_gradients(device.stream, &gradients));
     REFUSE(tt_grouped_gradients, gradients, args.dw_XNK.dims[0] = 3, "grouped_gradients: dw");
     test_device_close(&device);

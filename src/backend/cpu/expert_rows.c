@@ -17,17 +17,23 @@ tt_status tt_cpu_order_rows(struct tt_stream *stream, const struct tt_order_rows
     (void)stream;
     memset(border, 0, (size_t)(experts + 1) * sizeof *border);
     for (int64_t i = 0; i < rows; i++) {
-        if (ids[i] < 0 || ids[i] >= experts)
+        int64_t expert = ids[i] - args->first;
+        bool here = expert >= 0 && expert < experts;
+        if (!here && !args->some)
             return tt_fail(TT_ERR_INTERNAL, "order_rows: slot %lld has expert %d, which is outside 0..%lld",
                            (long long)i, ids[i], (long long)experts - 1);
-        border[ids[i] + 1]++;
+        place[i] = here ? (int32_t)expert : -1;
+        if (here) border[expert + 1]++;
     }
     for (int64_t e = 0; e < experts; e++) border[e + 1] += border[e];
+    int64_t used = border[experts];
     /* border[e] moves to the end of expert e, which is the begin of the next */
     for (int64_t i = 0; i < rows; i++) {
-        place[i] = border[ids[i]]++;
+        if (place[i] < 0) continue;
+        place[i] = border[place[i]]++;
         slot[place[i]] = (int32_t)i;
     }
+    for (int64_t m = used; m < rows; m++) slot[m] = -1;
     memmove(border + 1, border, (size_t)experts * sizeof *border);
     border[0] = 0;
     return TT_OK;
@@ -44,6 +50,7 @@ tt_status tt_cpu_spread_rows(struct tt_stream *stream, const struct tt_spread_ro
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int64_t m = 0; m < rows; m++) {
         int64_t t = slot[m] / slots;
+        if (slot[m] < 0) continue;
         memcpy((char *)y->data + (size_t)(m * y->strides[0]) * element,
                (const char *)x->data + (size_t)(t * x->strides[0]) * element, bytes);
         if (scale != NULL) ((float *)args->y_scale_M.data)[m] = scale[t];
@@ -90,6 +97,7 @@ static void TT_PASS(combine_token)(const struct tt_combine_rows_args *args, int6
         vf sum = vsplat(0);
         if (args->addend_TD.data != NULL) sum = TT_PASS(columns_of)(&args->addend_TD, t, d, left);
         for (int64_t i = t * count; i < (t + 1) * count; i++) {
+            if (place != NULL && place[i] < 0) continue;
             vf x = TT_PASS(columns_of)(&args->x_MD, place != NULL ? place[i] : i, d, left);
             sum += x * vsplat(weights != NULL ? weights[i] : 1.0f);
         }
@@ -102,6 +110,7 @@ static void TT_PASS(weigh_row)(const struct tt_weigh_rows_args *args, int64_t m)
     const tt_tensor *g = &args->g_MD;
     int64_t width = g->dims[1],
             slot = args->slot_M.data != NULL ? ((const int32_t *)args->slot_M.data)[m] : m;
+    if (slot < 0) return;
     vf dot = vsplat(0), weight = vsplat(((const float *)args->weights_TS.data)[slot]);
     for (int64_t d = 0; d < width; d += TT_VECTOR_LANES) {
         int64_t left = width - d < TT_VECTOR_LANES ? width - d : TT_VECTOR_LANES;

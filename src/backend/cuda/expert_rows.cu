@@ -21,6 +21,8 @@ struct slots {
     const int32_t *ids;
     int64_t count, slice;
     int experts;
+    bool some; /* other ids than these have no row */
+    int first;
     int32_t *lines; /* [slices, experts]: slots of each, then those before */
 };
 
@@ -30,8 +32,9 @@ template <typename Use> __device__ __forceinline__ void walk(const struct slots 
 {
     int64_t part = s.slice / WARPS, first = blockIdx.x * s.slice + threadIdx.x / 32 * part;
     for (int64_t at = first + threadIdx.x % 32; at < first + part; at += 32) {
-        bool is_slot = at < s.count;
-        int expert = is_slot ? s.ids[at] : -1;
+        int expert = at < s.count ? s.ids[at] - s.first : -1;
+        bool is_slot = at < s.count && (!s.some || (expert >= 0 && expert < s.experts));
+        if (!is_slot) expert = -1;
         use(is_slot ? at : -1, expert, __match_any_sync(ALL, expert));
         __syncwarp();
     }
@@ -181,7 +184,7 @@ __global__ void __launch_bounds__(THREADS)
     int64_t segment = (count + SEGMENTS - 1) / SEGMENTS,
             turn = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     int64_t m = turn % SEGMENTS * segment + turn / SEGMENTS;
-    if (turn / SEGMENTS >= segment || m >= count) return;
+    if (turn / SEGMENTS >= segment || m >= count || slot[m] < 0) return;
     const T *from = row_at<T>(x, slot[m] / slots);
     T *to = row_at<T>(y, m);
     if (scale != nullptr && threadIdx.x % 32 == 0) y_scale[m] = scale[slot[m] / slots];
@@ -204,8 +207,23 @@ struct combined {
     int slots;
 };
 
-/* A block has a token. */
-template <typename T, int W> __global__ void __launch_bounds__(THREADS) combine(struct combined c)
+/* Stores the sums in accesses of up to 16 bytes. */
+template <typename Y, int W> __device__ __forceinline__ void store_sum(Y *to, const float (&sum)[W])
+{
+    constexpr int EACH = W * (int)sizeof(Y) > 16 ? 16 / (int)sizeof(Y) : W;
+#pragma unroll
+    for (int i = 0; i < W; i += EACH) {
+        float part[EACH];
+        vec<Y, EACH> out;
+#pragma unroll
+        for (int j = 0; j < EACH; j++) part[j] = sum[i + j];
+        narrow(out, part);
+        store(to + i, out);
+    }
+}
+
+/* A block has a token. y is of type Y. */
+template <typename T, typename Y, int W> __global__ void __launch_bounds__(THREADS) combine(struct combined c)
 {
     constexpr int AHEAD = 8;
     int64_t t = blockIdx.x, first = t * c.slots;
@@ -220,24 +238,24 @@ template <typename T, int W> __global__ void __launch_bounds__(THREADS) combine(
         for (int s = 0; s < c.slots; s += AHEAD) {
             vec<T, W> v[AHEAD];
             float weight[AHEAD];
+            bool there[AHEAD];
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
                 if (s + i >= c.slots) continue;
                 int64_t slot = first + s + i, row = c.place == nullptr ? slot : c.place[slot];
+                there[i] = row >= 0;
                 weight[i] = c.weights == nullptr ? 1 : c.weights[slot];
-                v[i] = load<T, W>(row_at<T>(c.x, row) + d);
+                if (there[i]) v[i] = load<T, W>(row_at<T>(c.x, row) + d);
             }
 #pragma unroll
             for (int i = 0; i < AHEAD; i++) {
-                if (s + i >= c.slots) continue;
+                if (s + i >= c.slots || !there[i]) continue;
                 widen(v[i], value);
 #pragma unroll
                 for (int j = 0; j < W; j++) sum[j] = __fmaf_rn(value[j], weight[i], sum[j]);
             }
         }
-        vec<T, W> out;
-        narrow(out, sum);
-        store(row_at<T>(c.y, t) + d, out);
+        store_sum<Y, W>(row_at<Y>(c.y, t) + d, sum);
     }
 }
 
@@ -256,6 +274,7 @@ template <typename T, int W> __global__ void __launch_bounds__(THREADS) weigh(st
     int64_t m = (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
     if (m >= a.count) return;
     int64_t of = a.slot == nullptr ? m : a.slot[m];
+    if (of < 0) return;
     const T *x = a.x.data == nullptr ? nullptr : row_at<T>(a.x, m);
     T *g = row_at<T>(a.g, m);
     float dot = 0, weight = a.weights[of];
@@ -320,6 +339,7 @@ extern "C" tt_status tt_cuda_order_rows(struct tt_stream *stream, const struct t
     struct slots s = {};
     s.ids = static_cast<const int32_t *>(args->ids_TS.data);
     s.count = args->slot_M.dims[0], s.experts = (int)(args->border_X1.dims[0] - 1);
+    s.some = args->some, s.first = (int)args->first;
     s.lines = static_cast<int32_t *>(tt_cuda_scratch(stream));
     int32_t *border = static_cast<int32_t *>(args->border_X1.data),
             *place = static_cast<int32_t *>(args->place_TS.data),
@@ -330,6 +350,12 @@ extern "C" tt_status tt_cuda_order_rows(struct tt_stream *stream, const struct t
     size_t bytes = sizeof(int32_t) * WARPS * (size_t)s.experts;
     unsigned threads = (unsigned)(s.experts + 31) / 32 * 32;
     cudaStream_t on = tt_cuda_handle(stream);
+    if (s.some) { /* all bits of -1 are ones */
+        size_t all = sizeof(int32_t) * (size_t)s.count;
+        cudaError_t error = cudaMemsetAsync(place, 0xff, all, on);
+        if (error == cudaSuccess) error = cudaMemsetAsync(slot_of, 0xff, all, on);
+        if (error != cudaSuccess) return tt_cuda_launched(stream, "order_rows", &args->ids_TS);
+    }
     if (s.count <= FEW_SLOTS) {
         s.slice = (s.count + THREADS - 1) / THREADS * THREADS;
         order_slice<<<1, THREADS, bytes + sizeof(int32_t) * (size_t)s.experts, on>>>(s, border, place,
@@ -373,10 +399,16 @@ extern "C" tt_status tt_cuda_combine_rows(struct tt_stream *stream, const struct
     c.x = rows_of(args->x_MD), c.addend = rows_of(args->addend_TD), c.y = rows_of(args->y_TD);
     c.width = args->x_MD.dims[1];
     c.slots = (int)(args->place_TS.data != nullptr ? args->place_TS : args->weights_TS).dims[1];
+    bool wide = args->y_TD.dtype != args->x_MD.dtype;
     return with_vectors(args->x_MD.dtype, c.width, args->x_MD, args->addend_TD, args->y_TD,
                         [&](auto t, auto w) {
-                            combine<decltype(t), decltype(w)::value>
-                                <<<(unsigned)tokens, THREADS, 0, tt_cuda_handle(stream)>>>(c);
+                            using T = decltype(t);
+                            constexpr int W = decltype(w)::value;
+                            cudaStream_t on = tt_cuda_handle(stream);
+                            if (wide)
+                                combine<T, float, W><<<(unsigned)tokens, THREADS, 0, on>>>(c);
+                            else
+                                combine<T, T, W><<<(unsigned)tokens, THREADS, 0, on>>>(c);
                             return tt_cuda_launched(stream, "combine_rows", &args->x_MD);
                         });
 }

@@ -27,6 +27,8 @@ tt_status tt_order_rows(struct tt_stream *stream, const struct tt_order_rows_arg
     int64_t rows = tt_tensor_count(args->ids_TS);
     tt_check_that(&check, rows <= ROWS_MAX, "%lld rows", (long long)rows);
     tt_check_that(&check, args->border_X1.dims[0] >= 2, "border is of no expert");
+    tt_check_that(&check, args->first >= 0 && (args->some || args->first == 0), "the first expert is %lld",
+                  (long long)args->first);
     tt_check_that(&check, args->border_X1.dims[0] - 1 <= TT_ROUTE_EXPERTS_MAX, "%lld experts",
                   (long long)args->border_X1.dims[0] - 1);
     tt_check_contiguous(&check, "ids", args->ids_TS);
@@ -80,7 +82,8 @@ tt_status tt_combine_rows(struct tt_stream *stream, const struct tt_combine_rows
         check_slots(&check, "place", args->place_TS, TT_TYPES_I32, slots);
     if (!tt_tensor_is_empty(args->weights_TS))
         check_slots(&check, "weights", args->weights_TS, TT_TYPES_F32, slots);
-    check_rows(&check, "y", y, tokens, x.dims[1], x.dtype);
+    bool wide = y.dtype == TT_F32 && tt_tensor_is_empty(args->addend_TD);
+    check_rows(&check, "y", y, tokens, x.dims[1], wide ? TT_F32 : x.dtype);
     if (!tt_tensor_is_empty(args->addend_TD)) {
         check_rows(&check, "addend", args->addend_TD, tokens, x.dims[1], x.dtype);
         tt_check_same_or_apart(&check, "addend", args->addend_TD, "y", y);

@@ -40,6 +40,9 @@ struct tt_grouped_gemm_args {
     tt_tensor bias_XN; /* f32 | bf16, contiguous; empty: none */
     float alpha;       /* of x w; 0: 1 */
     tt_tensor y_MN;    /* x's type, apart from the inputs */
+    /* Plans take it that one of so many rows of x is of these experts; the others lie behind the
+     * last border. 0: all are */
+    int64_t share;
 };
 static inline bool tt_grouped_is_scaled(const struct tt_grouped_gemm_args *args)
 {
@@ -54,6 +57,7 @@ struct tt_grouped_gradients_args {
     tt_tensor border_X1;
     tt_tensor dy_MN, x_MK; /* f32 | bf16, of one type */
     tt_tensor dw_XNK;      /* f32, contiguous */
+    int64_t share;         /* as above */
 };
 TT_MUST_USE tt_status tt_grouped_gradients(struct tt_stream *stream,
                                            const struct tt_grouped_gradients_args *args);

@@ -46,12 +46,18 @@ tt_status plan_weigh_rows(struct tt_stream *stream, const struct tt_weigh_rows_a
                                   plan_size(args->weights_TS) + plan_size(args->dweights_TS));
 }
 
+/* Rows that products have. */
+static double rows_of(tt_tensor x, int64_t share)
+{
+    return (double)x.dims[0] / (share > 0 ? (double)share : 1.0);
+}
+
 /* Decoding of the experts that have rows: codes are read, numbers written, which the product reads. */
 static tt_status plan_decoding(struct tt_stream *stream, const struct tt_grouped_gemm_args *args,
                                double *numbers)
 {
     const struct tt_quant_layout *layout = args->coded.layout;
-    double experts = (double)(args->border_X1.dims[0] - 1), rows = (double)args->x_MK.dims[0];
+    double experts = (double)(args->border_X1.dims[0] - 1), rows = rows_of(args->x_MK, args->share);
     double share = rows < experts ? rows / experts : 1.0;
     *numbers = share * (double)layout->count * (double)tt_dtype_bytes(args->x_MK.dtype);
     return plan_moves(stream, share * (double)layout->bytes + *numbers);
@@ -72,7 +78,7 @@ static double grouped_flops(const struct tt_stream *stream, double experts, doub
 
 tt_status plan_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_gemm_args *args)
 {
-    double rows = (double)args->x_MK.dims[0], columns = (double)args->y_MN.dims[1];
+    double rows = rows_of(args->x_MK, args->share), columns = (double)args->y_MN.dims[1];
     double depth = (double)args->x_MK.dims[1];
     const struct tt_grouped_codes *codes = &args->codes;
     bool scaled = tt_grouped_is_scaled(args);
@@ -91,7 +97,7 @@ tt_status plan_grouped_gemm(struct tt_stream *stream, const struct tt_grouped_ge
 tt_status plan_grouped_gradients(struct tt_stream *stream, const struct tt_grouped_gradients_args *args)
 {
     double flops =
-        2.0 * (double)args->dy_MN.dims[0] * (double)args->dy_MN.dims[1] * (double)args->x_MK.dims[1];
+        2.0 * rows_of(args->dy_MN, args->share) * (double)args->dy_MN.dims[1] * (double)args->x_MK.dims[1];
     tt_plan_spend(stream, flops, stream->device->chip->gemm_flops,
                   plan_size(args->dy_MN) + plan_size(args->x_MK) + 2.0 * plan_size(args->dw_XNK));
     return TT_OK;
