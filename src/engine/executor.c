@@ -183,6 +183,7 @@ tt_status tt_executor_create(const struct tt_executor_config *config, struct tt_
                                               .gather = gather,
                                               .all_to_all = all_to_all,
                                               .batch_rows = config->rows_max,
+                                              .batch_tokens = config->tokens_max,
                                               .context = executor};
     tt_axis_exchange_groups(config->mesh, executor->exchange.groups);
     *out = executor;

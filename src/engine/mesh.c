@@ -73,6 +73,28 @@ static tt_status split_by_machines(const struct tt_mesh_config *config, struct t
                    mesh->axes[TT_AXIS_DATA].size, split_by, copies);
 }
 
+/* Neighbours of the ranks that split a unit share its experts, and those with the same place have the same. */
+static tt_status check_experts(const struct tt_mesh_config *config, int split_by)
+{
+    if (config->experts <= 1 || split_by % config->experts == 0) return TT_OK;
+    tt_status status = tt_fail(TT_ERR_USAGE,
+                               "expert_parallel %d: the %d ranks that split a unit cannot be divided into "
+                               "groups of %d that share its experts",
+                               config->experts, split_by, config->experts);
+    tt_hint("expert_parallel takes a number that divides these ranks");
+    return status;
+}
+
+static tt_status split_by_experts(const struct tt_mesh_config *config, struct tt_mesh *mesh)
+{
+    struct tt_mesh_axis shard = mesh->axes[TT_AXIS_SHARD];
+    TT_TRY(check_experts(config, shard.size));
+    if (config->experts <= 1) return TT_OK;
+    TT_TRY(split(mesh, shard.comm, shard.rank / config->experts, TT_AXIS_EXPERT));
+    if (shard.size == config->experts) return TT_OK;
+    return split(mesh, shard.comm, shard.rank % config->experts, TT_AXIS_HOLDER);
+}
+
 static tt_status make_groups(const struct tt_mesh_config *config, struct tt_device *device,
                              struct tt_mesh *mesh)
 {
@@ -89,7 +111,8 @@ static tt_status make_groups(const struct tt_mesh_config *config, struct tt_devi
     for (int i = 0; i < axes->count; i++)
         TT_TRY(split(mesh, mesh->world, first_of_group(axes, i, rank), axes->specs[i].axis));
     set(mesh, TT_AXIS_SHARD, mesh->axes[TT_AXIS_DATA].comm);
-    return config->strategy == TT_HYBRID_SHARD ? split_by_machines(config, mesh) : TT_OK;
+    if (config->strategy == TT_HYBRID_SHARD) TT_TRY(split_by_machines(config, mesh));
+    return split_by_experts(config, mesh);
 }
 
 /* One rank of groups that do not exist. */
@@ -109,7 +132,7 @@ static tt_status lend_groups(const struct tt_mesh_config *config, const struct t
 {
     const struct tt_axes *axes = &config->axes;
     int world_size = tt_comm_world_size(mesh->world), data_size = tt_axes_data_size(axes, world_size);
-    if (axes->count > 0 && !tt_device_is_plan(device))
+    if ((axes->count > 0 || config->experts > 1) && !tt_device_is_plan(device))
         return tt_fail(TT_ERR_INTERNAL, "lent communicators have no further axes");
     TT_TRY(check_axes(axes, world_size));
     set(mesh, TT_AXIS_DATA, mesh->world);
@@ -117,7 +140,12 @@ static tt_status lend_groups(const struct tt_mesh_config *config, const struct t
     for (int i = 0; i < axes->count; i++) TT_TRY(plan_group(mesh, axes->specs[i].size, axes->specs[i].axis));
     set(mesh, TT_AXIS_SHARD, config->shard_comm);
     set(mesh, TT_AXIS_REPLICATE, config->replicate_comm);
-    return TT_OK;
+    int split_by = mesh->axes[TT_AXIS_SHARD].size;
+    TT_TRY(check_experts(config, split_by));
+    if (config->experts <= 1) return TT_OK;
+    TT_TRY(plan_group(mesh, config->experts, TT_AXIS_EXPERT));
+    if (split_by == config->experts) return TT_OK;
+    return plan_group(mesh, split_by / config->experts, TT_AXIS_HOLDER);
 }
 
 /* Gradients are summed over these groups only. */

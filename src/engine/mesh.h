@@ -32,6 +32,7 @@ struct tt_mesh_config {
     int machine, local_rank; /* launch/world.h; HYBRID_SHARD splits the ranks by them */
     enum tt_shard_strategy strategy;
     struct tt_axes axes; /* beside the sharding; the same on all ranks */
+    int experts;         /* groups of so many ranks that split a unit share its experts; up to 1: none do */
     bool orders_sums;    /* sums of gradients have the bits of sums in order of rank */
 };
 
@@ -43,8 +44,9 @@ struct tt_mesh_axis {
 
 struct tt_mesh {
     struct tt_comm *world; /* all ranks */
-    /* DATA and SHARD always have a communicator, REPLICATE with HYBRID_SHARD, the others where the rank's configuration
-     * has them. A micro batch of the run has one part for each rank of the data axis. */
+    /* DATA and SHARD always have a communicator, REPLICATE with HYBRID_SHARD, EXPERT where ranks share experts, HOLDER
+     * where several of these have the same, the others where the rank's configuration has them. A micro batch of the
+     * run has one part for each rank of the data axis. */
     struct tt_mesh_axis axes[TT_AXES_MAX];
     int part, part_count; /* it holds slice `part` of `part_count` of a unit; 0 of 1: whole units */
     int copies;           /* number of ranks of the data axis that hold the same slices */

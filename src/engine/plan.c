@@ -274,8 +274,9 @@ static tt_status read_choices(struct tt_plan_attempt *attempt, struct tt_plan *p
     attempt->table_beside = tt_rank_has_table_beside(model);
     plan->block_count = model->block_count;
     for (int i = 0; i < model->block_count; i++) plan->choices[i] = tt_block_levels(&model->blocks[i]);
+    tt_status status = tt_rank_count_experts(model, &attempt->experts);
     tt_model_destroy(model);
-    return TT_OK;
+    return status;
 }
 
 static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks ranks, int64_t micro_steps,
@@ -305,7 +306,9 @@ static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks 
     attempt.rank.limits = tt_batch_limits_join(train_limits, eval_limits);
     const struct tt_step_facts largest = {.tokens = attempt.train.tokens, .images = attempt.train.images};
     plan->step_count = tt_step_count(&largest, plan->unit) * attempt.micro_steps;
-    TT_TRY(tt_plan_choose(&attempt, plan));
+    TT_TRY(tt_plan_check_experts(&attempt));
+    TT_TRY(tt_plan_choose_experts(&attempt, plan));
+    attempt.rank.expert_parallel = plan->expert_parallel;
     return plan->fits || !advises ? TT_OK : tt_plan_advise(&attempt, plan);
 }
 

@@ -44,6 +44,7 @@ struct tt_plan {
     enum tt_level levels[TT_PLAN_BLOCKS_MAX]; /* [block_count] */
     unsigned choices[TT_PLAN_BLOCKS_MAX];     /* [block_count]: tt_block_levels */
     int block_count;
+    int expert_parallel;         /* ranks that share the experts of a layer; 1: every rank gathers them */
     struct tt_memory_use memory; /* buffers of one rank: peak by purpose, on the device and on the host */
     size_t workspace_bytes;      /* of the activations: kept results, scratch, chunks of logits */
     size_t kept_bytes;           /* of the workspace: results that forward keeps for backward */

@@ -191,6 +191,7 @@ tt_status tt_plan_run(const struct tt_plan_attempt *attempt, struct tt_plan *pla
     plan->split_vocabulary = attempt->rank.split_vocabulary;
     plan->page_moments = attempt->rank.page_moments;
     plan->unsharded_blocks = attempt->rank.unsharded_blocks > 0 ? attempt->rank.unsharded_blocks : 0;
+    plan->expert_parallel = attempt->rank.expert_parallel;
     TT_GO(make_groups(attempt, &groups));
     status = run_rank(attempt, &groups, plan);
 out:

@@ -1,5 +1,6 @@
 /* Private header of the files of a plan: plan.c (device, levels of the blocks), plan_path.c (the order of levels),
- * plan_attempt.c (a rank on the plan device), plan_advice.c (changes that make a run fit). */
+ * plan_experts.c (ranks that share experts), plan_attempt.c (a rank on the plan device), plan_advice.c (changes that
+ * make a run fit). */
 #ifndef TT_ENGINE_PLAN_IMPL_H
 #define TT_ENGINE_PLAN_IMPL_H
 
@@ -13,6 +14,7 @@ struct tt_plan_attempt {
     struct tt_batch_limits train, eval;
     struct tt_plan_work *work; /* NULL, or [block_count]: to write */
     bool table_beside;         /* tt_rank_has_table_beside */
+    int64_t experts;           /* frozen ones of a layer, which ranks can share; 0: none */
 };
 
 /* A block in one training pass. */
@@ -53,6 +55,10 @@ void tt_plan_path_go(const struct tt_plan_path *path, int position, struct tt_pl
 /* plan_attempt.c: runs one step and one evaluation of the rank on the plan device, with the levels of `plan`, and fills
  * the members of `plan` that follow from them: memory, time, whether it fits. */
 TT_MUST_USE tt_status tt_plan_run(const struct tt_plan_attempt *attempt, struct tt_plan *plan);
+/* plan_experts.c: refuses an expert_parallel that the model or the sharding does not allow. */
+TT_MUST_USE tt_status tt_plan_check_experts(const struct tt_plan_attempt *attempt);
+/* Chooses as tt_plan_choose does, and the ranks that share experts where the setting leaves them to the plan. */
+TT_MUST_USE tt_status tt_plan_choose_experts(const struct tt_plan_attempt *attempt, struct tt_plan *plan);
 /* plan.c: chooses the levels of the blocks, and runs them. Splits the vocabulary only where nothing else fits, and only
  * if it fits then; with a table beside a shared matrix also where that is faster. */
 TT_MUST_USE tt_status tt_plan_choose(const struct tt_plan_attempt *attempt, struct tt_plan *plan);

@@ -120,6 +120,9 @@ const char *tt_plan_recompute_text(const struct tt_plan *plan, char *text, size_
                                  plan->unsharded_blocks < plan->block_count ? plan->unsharded_blocks
                                                                             : plan->block_count,
                                  plan->block_count);
+    if (plan->expert_parallel > 1 && used < text_bytes)
+        used += (size_t)snprintf(text + used, text_bytes - used, ", experts shared by %d ranks",
+                                 plan->expert_parallel);
     if (plan->page_moments && used < text_bytes)
         used += (size_t)snprintf(text + used, text_bytes - used, ", optimizer state in host memory");
     if (plan->split_vocabulary && used < text_bytes)

@@ -114,6 +114,7 @@ static tt_status create_mesh(const struct tt_rank_config *config, struct tt_rank
                                         .local_rank = config->local_rank,
                                         .strategy = config->strategy,
                                         .axes = config->axes,
+                                        .experts = config->expert_parallel,
                                         .orders_sums = config->train && config->device.tuning.deterministic};
     return tt_mesh_init(&mesh, rank->device, &rank->mesh);
 }
@@ -125,6 +126,7 @@ tt_status tt_rank_init(const struct tt_rank_config *config, struct tt_rank *rank
     rank->moments_in_host = config->offload_params || config->page_moments;
     if (rank->optimizer == NULL) rank->optimizer = tt_optimizer_of(NULL);
     TT_GO(agree(config, create_model(config, rank)));
+    TT_GO(tt_rank_check_experts(config, rank));
     TT_GO(agree(config, create_mesh(config, rank)));
     rank->world = rank->mesh.world;
     TT_GO(tt_rank_create_units(config, rank));

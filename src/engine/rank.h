@@ -15,7 +15,7 @@
 #include "objective/objective.h"
 #include "optim/moments.h"
 
-enum { TT_UNSHARDED_AUTO = -1 };
+enum { TT_UNSHARDED_AUTO = -1, TT_EXPERTS_AUTO = 0 };
 
 struct tt_rank_config {
     struct tt_device_config device;
@@ -26,6 +26,9 @@ struct tt_rank_config {
     struct tt_axes axes;            /* beside the sharding (mesh.h); the same on all ranks */
     int machine, local_rank;        /* launch/world.h; HYBRID_SHARD splits the world by them */
     enum tt_shard_strategy strategy;
+    /* groups of so many ranks share the experts of a layer; 1: every rank gathers them; TT_EXPERTS_AUTO: the plan
+     * chooses */
+    int expert_parallel;
     const struct tt_model_facts *model_facts;
     struct tt_model_options model_options;
     const struct tt_objective *objective; /* copied by tt_rank_init; NULL: sft */

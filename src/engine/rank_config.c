@@ -63,6 +63,7 @@ tt_status tt_rank_config_make(const struct tt_shard_spec *shard, const struct tt
                                       : TT_PREFETCH_NONE,
         .forward_prefetch = trains ? shard->forward_prefetch : splits,
         .unsharded_blocks = trains ? (int)shard->unsharded_blocks : 0,
+        .expert_parallel = trains && splits ? (int)shard->expert_parallel : 1,
         .limits_lead = !trains || shard->limit_all_gathers,
         .reduce_dtype = trains && shard->reduce_dtype == TT_REDUCE_BFLOAT16 ? TT_BF16 : TT_F32,
         .cancel = cancel,
@@ -91,5 +92,6 @@ struct tt_rank_config tt_rank_config_of(const struct tt_rank_config *shared,
     config.split_vocabulary = plan->split_vocabulary;
     config.page_moments = plan->page_moments;
     config.unsharded_blocks = plan->unsharded_blocks;
+    config.expert_parallel = plan->expert_parallel;
     return config;
 }

@@ -10,6 +10,13 @@ TT_MUST_USE tt_status tt_rank_create_units(const struct tt_rank_config *config, 
 TT_MUST_USE tt_status tt_rank_check_split(struct tt_rank *rank);
 /* Whether a matrix that one block alone reads, and that can come in parts, is in a unit of several blocks. */
 bool tt_rank_has_table_beside(const struct tt_model *model);
+/* rank_experts.c: a number that all layers' experts are a multiple of; 0: there are none, or their weights train. */
+TT_MUST_USE tt_status tt_rank_count_experts(const struct tt_model *model, int64_t *experts);
+/* Lists their matrices in `found`, which has room for all parameters. */
+TT_MUST_USE tt_status tt_rank_find_experts(const struct tt_model *model, const tt_param **found,
+                                           size_t *count);
+/* Collective. Fails unless all ranks have the same expert_parallel. */
+TT_MUST_USE tt_status tt_rank_check_experts(const struct tt_rank_config *config, const struct tt_rank *rank);
 /* rank_derived.c, for tt_rank_load: sets what no adapter has and follows from weights (TT_INIT_DERIVED), and
  * folds it where nothing trains. Collective. */
 struct tt_load_source;

@@ -107,6 +107,20 @@ static tt_status create_unit(const struct tt_rank_config *config, struct tt_rank
     return tt_unit_create(rank->shard, name, params, count, users, &rank->units[u]);
 }
 
+/* The context knows the matrices of experts that ranks share. */
+static tt_status create_context(const struct tt_model *model, struct tt_shard_config *shard,
+                                struct tt_rank *rank)
+{
+    const tt_param **experts = tt_calloc(model->param_count + 1, sizeof *experts);
+    if (experts == NULL) return TT_ERR_MEMORY;
+    tt_status status = TT_OK;
+    if (shard->expert_comm != NULL) status = tt_rank_find_experts(model, experts, &shard->expert_count);
+    shard->experts = experts;
+    if (status == TT_OK) status = tt_shard_context_create(shard, &rank->shard);
+    tt_free(experts);
+    return status;
+}
+
 tt_status tt_rank_create_units(const struct tt_rank_config *config, struct tt_rank *rank)
 {
     struct tt_model *model = rank->model;
@@ -119,6 +133,8 @@ tt_status tt_rank_create_units(const struct tt_rank_config *config, struct tt_ra
         .compute = rank->stream,
         .shard_comm = rank->mesh.axes[TT_AXIS_SHARD].comm,
         .replicate_comm = rank->mesh.axes[TT_AXIS_REPLICATE].comm,
+        .expert_comm = rank->mesh.axes[TT_AXIS_EXPERT].comm,
+        .holder_comm = rank->mesh.axes[TT_AXIS_HOLDER].comm,
         .compute_dtype = config->model_options.compute_dtype,
         .reduce_dtype = config->reduce_dtype,
         .train = config->train,
@@ -126,7 +142,7 @@ tt_status tt_rank_create_units(const struct tt_rank_config *config, struct tt_ra
         .offload_params = config->offload_params,
     };
     rank->split_vocabulary = config->split_vocabulary;
-    TT_TRY(tt_shard_context_create(&shard, &rank->shard));
+    TT_TRY(create_context(model, &shard, rank));
     rank->units = tt_calloc((size_t)model->unit_count, sizeof *rank->units);
     rank->moments = tt_calloc((size_t)model->unit_count, sizeof *rank->moments);
     tt_param **params = tt_calloc(model->param_count + 1, sizeof *params);

@@ -151,6 +151,7 @@ struct tt_shard_spec {
     enum tt_prefetch backward_prefetch;
     bool forward_prefetch;
     int64_t unsharded_blocks; /* -1: the plan chooses */
+    int64_t expert_parallel;  /* ranks that share the experts of a layer; 0: the plan chooses */
     bool limit_all_gathers;   /* the host is at most two blocks ahead of a GPU (engine/lead.h) */
     enum tt_reduce_type reduce_dtype;
     bool offload_params;         /* frozen shards and optimizer state in host memory */

@@ -366,6 +366,12 @@ const struct tt_setting tt_sharding_settings[] = {
      .help = "Blocks, counted from the embedding, whose weights stay whole on every rank with FULL_SHARD and "
              "HYBRID_SHARD, so that nothing is gathered for them; -1: on GPUs as many as three quarters of the memory "
              "hold."},
+    {.name = "expert_parallel", .aliases = "expert_parallel_size ep_size expert_model_parallel_size",
+     .type = TT_SETTING_INT, FIELD(shard.expert_parallel), .default_text = "0", .null_text = "0", .minimum = 0,
+     .maximum = 4096, .needs = "!sharding_strategy=NO_SHARD",
+     .help = "Groups of so many ranks share the frozen experts of a mixture in training: each keeps its own, and rows "
+             "of tokens travel instead of weights; 1: every rank gathers all experts; 0: on GPUs the plan takes what "
+             "is faster, on CPUs 1."},
     {.name = "limit_all_gathers", .aliases = "fsdp_limit_all_gathers", .type = TT_SETTING_BOOL,
      FIELD(shard.limit_all_gathers), .default_text = "true",
      .help = "Where several GPUs are in one process, queue a block only when the GPU has finished the block before the "

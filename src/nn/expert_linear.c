@@ -34,26 +34,31 @@ tt_status tt_expert_linear_push_h(const struct tt_expert_linear *linear, const s
 
 /* ---- A and B by expert ---- */
 
-/* The same numbers as [X, R, I]. */
-static tt_tensor view_A(const struct tt_expert_linear *linear, tt_tensor a)
+/* The same numbers as [X, R, I], of this rank's experts. */
+static tt_tensor view_A(const struct tt_expert_linear *linear, const struct tt_pass *pass, tt_tensor a)
 {
+    struct tt_expert_share share = tt_expert_share_of(pass, linear->experts);
     if (tt_tensor_is_empty(a)) return a;
-    return tt_tensor_3d(a.data, a.dtype, linear->experts, linear->r, linear->in);
+    return tt_tensor_rows(tt_tensor_3d(a.data, a.dtype, linear->experts, linear->r, linear->in), share.first,
+                          share.count);
 }
 
-/* B or its gradient as a matrix with a column for each expert. */
-static tt_tensor view_B(const struct tt_expert_linear *linear, tt_tensor b)
+/* B or its gradient as a matrix with a column for each of this rank's experts. */
+static tt_tensor view_B(const struct tt_expert_linear *linear, const struct tt_pass *pass, tt_tensor b)
 {
-    return tt_tensor_2d(b.data, b.dtype, linear->out * linear->r, linear->experts);
+    struct tt_expert_share share = tt_expert_share_of(pass, linear->experts);
+    return tt_tensor_cols(tt_tensor_2d(b.data, b.dtype, linear->out * linear->r, linear->experts),
+                          share.first, share.count);
 }
 
-/* Scratch [X, O, R], also as the matrix with a row for each expert. */
+/* Scratch [X, O, R] of this rank's experts, also as the matrix with a row for each. */
 static tt_status push_B(const struct tt_expert_linear *linear, const struct tt_pass *pass, tt_dtype dtype,
                         tt_tensor *by_row, tt_tensor *b_XOR)
 {
-    TT_TRY(tt_workspace_2d(pass->lent.workspace, "LoRA B by expert", dtype, linear->experts,
-                           linear->out * linear->r, by_row));
-    *b_XOR = tt_tensor_3d(by_row->data, dtype, linear->experts, linear->out, linear->r);
+    int64_t experts = tt_expert_share_of(pass, linear->experts).count;
+    TT_TRY(tt_workspace_2d(pass->lent.workspace, "LoRA B by expert", dtype, experts, linear->out * linear->r,
+                           by_row));
+    *b_XOR = tt_tensor_3d(by_row->data, dtype, experts, linear->out, linear->r);
     return TT_OK;
 }
 
@@ -61,7 +66,7 @@ static tt_status copy_B(const struct tt_expert_linear *linear, const struct tt_p
 {
     tt_tensor b = linear->lora_B->value, by_row;
     TT_TRY(push_B(linear, pass, b.dtype, &by_row, b_XOR));
-    struct tt_transpose_args args = {.x_MN = view_B(linear, b), .y_NM = by_row};
+    struct tt_transpose_args args = {.x_MN = view_B(linear, pass, b), .y_NM = by_row};
     return tt_transpose(pass->lent.stream, &args);
 }
 
@@ -72,49 +77,65 @@ static int64_t experts_together(const struct tt_expert_linear *linear, const str
                                 size_t bytes)
 {
     size_t each = (size_t)(linear->out * linear->in) * bytes;
-    int64_t count = (int64_t)(TT_LINEAR_SCRATCH_BYTES / each);
+    int64_t count = (int64_t)(TT_LINEAR_SCRATCH_BYTES / each),
+            experts = tt_expert_share_of(pass, linear->experts).count;
     if (count < 1 || tt_device_is_host(tt_stream_device(pass->lent.stream))) return 1;
-    return count < linear->experts ? count : linear->experts;
+    return count < experts ? count : experts;
 }
 
-/* The weight as an operand; pushes the scratch of a coded one. */
+/* The layout of the codes of this rank's experts, as they are lent. */
+static tt_status own_layout(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                            struct tt_quant_layout *own)
+{
+    int64_t experts = tt_expert_share_of(pass, linear->experts).count;
+    *own = linear->weight->quant;
+    if (experts == linear->experts) return TT_OK;
+    return tt_quant_layout_make(own->format, experts * linear->out, linear->in, own);
+}
+
+/* The weight as an operand; pushes the scratch of a coded one, whose layout in *own is that of this rank's experts. */
 static tt_status push_weight(const struct tt_expert_linear *linear, const struct tt_pass *pass,
-                             struct tt_grouped_gemm_args *product)
+                             struct tt_quant_layout *own, struct tt_grouped_gemm_args *product)
 {
     const tt_param *weight = linear->weight;
     if (!tt_param_is_quantized(weight)) {
         product->w_XNK = weight->value;
         return TT_OK;
     }
+    TT_TRY(own_layout(linear, pass, own));
     int64_t count = experts_together(linear, pass, tt_dtype_bytes(pass->in.compute_dtype));
     tt_tensor flat;
     TT_TRY(tt_workspace_2d(pass->lent.workspace, "decoded experts", pass->in.compute_dtype,
                            count * linear->out, linear->in, &flat));
-    product->coded = (struct tt_coded){&weight->quant, weight->value};
+    product->coded = (struct tt_coded){own, weight->value};
     product->scratch = tt_tensor_3d(flat.data, flat.dtype, count, linear->out, linear->in);
     return TT_OK;
 }
 
 /* ---- Products of codes ---- */
 
-/* Codes and scales of experts `first` .. `first + count - 1`. */
-static tt_tensor codes_of(const struct tt_expert_linear *linear, int64_t first, int64_t count)
+/* Codes and scales of experts `first` .. `first + count - 1` of this rank's. */
+static tt_tensor codes_of(const struct tt_expert_linear *linear, const struct tt_quant_layout *own,
+                          int64_t first, int64_t count)
 {
-    const struct tt_coded weight = {&linear->weight->quant, linear->weight->value};
+    const struct tt_coded weight = {own, linear->weight->value};
     return tt_tensor_rows(tt_coded_codes(&weight), first * linear->out, count * linear->out);
 }
 
-static tt_tensor scales_of(const struct tt_expert_linear *linear, int64_t first, int64_t count)
+static tt_tensor scales_of(const struct tt_expert_linear *linear, const struct tt_quant_layout *own,
+                           int64_t first, int64_t count)
 {
-    const struct tt_coded weight = {&linear->weight->quant, linear->weight->value};
+    const struct tt_coded weight = {own, linear->weight->value};
     tt_tensor all = tt_coded_scales(&weight);
     return tt_tensor_1d((float *)all.data + first * linear->out, TT_F32, count * linear->out);
 }
 
 /* The other operand's rows, and scratch where the device wants some. */
-static tt_status push_quantized(const struct tt_pass *pass, const struct tt_quantized_rows *rows,
+static tt_status push_quantized(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                const struct tt_quantized_rows *rows, struct tt_quant_layout *own,
                                 struct tt_grouped_gemm_args *product)
 {
+    TT_TRY(own_layout(linear, pass, own));
     size_t bytes = tt_gemm_scaled_scratch(tt_stream_device(pass->lent.stream), rows->codes_MK.dims[0],
                                           product->y_MN.dims[1], rows->codes_MK.dims[1]);
     product->codes.x_MK = rows->codes_MK;
@@ -152,17 +173,19 @@ static tt_tensor matrices_of(tt_tensor stack, int64_t first, int64_t count)
 
 /* The same product for some experts after the others. */
 static tt_status multiply_transposed(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                     const struct tt_quant_layout *own,
                                      const struct tt_grouped_gemm_args *whole)
 {
-    int64_t most = experts_together(linear, pass, 1), count;
+    int64_t most = experts_together(linear, pass, 1), count,
+            experts = tt_expert_share_of(pass, linear->experts).count;
     struct tt_transpose_codes_args turn = {.matrices = most};
     TT_TRY(push_transposed(linear, pass, most, &turn));
-    for (int64_t first = 0; first < linear->experts; first += count) {
+    for (int64_t first = 0; first < experts; first += count) {
         struct tt_grouped_gemm_args part = *whole;
-        count = linear->experts - first < most ? linear->experts - first : most;
+        count = experts - first < most ? experts - first : most;
         struct tt_transpose_codes_args some = {
-            .codes_NK = codes_of(linear, first, count),
-            .scale_N = scales_of(linear, first, count),
+            .codes_NK = codes_of(linear, own, first, count),
+            .scale_N = scales_of(linear, own, first, count),
             .transposed_KN = tt_tensor_rows(turn.transposed_KN, 0, count * linear->in),
             .transposed_scale_K = tt_tensor_1d(turn.transposed_scale_K.data, TT_F32, count * linear->in),
             .matrices = count};
@@ -199,19 +222,37 @@ static tt_status keep_own(const struct tt_expert_linear *linear, const struct tt
     return tt_keep_columns(pass->lent.stream, &args);
 }
 
+/* Bias or its gradient, of this rank's experts. */
+static tt_tensor own_bias(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                          tt_tensor bias_XO)
+{
+    struct tt_expert_share share = tt_expert_share_of(pass, linear->experts);
+    return tt_tensor_is_empty(bias_XO) ? bias_XO : tt_tensor_rows(bias_XO, share.first, share.count);
+}
+
+tt_tensor tt_expert_linear_bias(const struct tt_expert_linear *linear, const struct tt_pass *pass)
+{
+    return own_bias(linear, pass, tt_param_value(linear->bias));
+}
+
 tt_status tt_expert_linear_forward(const struct tt_expert_linear *linear, const struct tt_pass *pass,
                                    const struct tt_expert_rows *rows, tt_tensor x_MI, tt_tensor h_MR,
                                    tt_tensor y_MO)
 {
     tt_tensor border_X1 = rows->border_X1;
-    struct tt_grouped_gemm_args product = {
-        .border_X1 = border_X1, .x_MK = x_MI, .bias_XN = tt_param_value(linear->bias), .y_MN = y_MO};
+    struct tt_quant_layout own;
+    struct tt_grouped_gemm_args product = {.border_X1 = border_X1,
+                                           .x_MK = x_MI,
+                                           .bias_XN = tt_expert_linear_bias(linear, pass),
+                                           .y_MN = y_MO,
+                                           .share = tt_expert_share_of(pass, linear->experts).size};
     if (linear->r > 0) {
         struct tt_grouped_gemm_args narrow = {.border_X1 = border_X1,
                                               .x_MK = x_MI,
-                                              .w_XNK = view_A(linear, linear->lora_A->value),
+                                              .w_XNK = view_A(linear, pass, linear->lora_A->value),
                                               .alpha = linear->scaling,
-                                              .y_MN = h_MR};
+                                              .y_MN = h_MR,
+                                              .share = product.share};
         TT_TRY(tt_grouped_gemm(pass->lent.stream, &narrow));
         TT_TRY(keep_own(linear, pass, rows->slot_M, h_MR));
     }
@@ -219,11 +260,11 @@ tt_status tt_expert_linear_forward(const struct tt_expert_linear *linear, const 
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(push_adapter(linear, pass, h_MR, &product));
     if (tt_tensor_is_empty(rows->quantized.codes_MK)) {
-        TT_TRY(push_weight(linear, pass, &product));
+        TT_TRY(push_weight(linear, pass, &own, &product));
     } else {
-        TT_TRY(push_quantized(pass, &rows->quantized, &product));
-        set_codes(&product, codes_of(linear, 0, linear->experts), scales_of(linear, 0, linear->experts),
-                  linear->experts);
+        TT_TRY(push_quantized(linear, pass, &rows->quantized, &own, &product));
+        int64_t experts = tt_expert_share_of(pass, linear->experts).count;
+        set_codes(&product, codes_of(linear, &own, 0, experts), scales_of(linear, &own, 0, experts), experts);
     }
     TT_TRY(tt_grouped_gemm(pass->lent.stream, &product));
     tt_workspace_release(pass->lent.workspace, mark);
@@ -236,27 +277,32 @@ tt_status tt_expert_linear_back(const struct tt_expert_linear *linear, const str
 {
     tt_tensor border_X1 = rows->border_X1;
     bool coded = !tt_tensor_is_empty(rows->quantized.codes_MK);
-    struct tt_grouped_gemm_args product = {
-        .border_X1 = border_X1, .x_MK = dy_MO, .transposed = true, .y_MN = dx_MI};
+    struct tt_quant_layout own;
+    struct tt_grouped_gemm_args product = {.border_X1 = border_X1,
+                                           .x_MK = dy_MO,
+                                           .transposed = true,
+                                           .y_MN = dx_MI,
+                                           .share = tt_expert_share_of(pass, linear->experts).size};
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     if (linear->r > 0) {
         struct tt_grouped_gemm_args narrow = {.border_X1 = border_X1,
                                               .x_MK = dy_MO,
                                               .transposed = true,
                                               .alpha = linear->scaling,
-                                              .y_MN = dh_MR};
+                                              .y_MN = dh_MR,
+                                              .share = product.share};
         TT_TRY(copy_B(linear, pass, &narrow.w_XNK));
         TT_TRY(tt_grouped_gemm(pass->lent.stream, &narrow));
         tt_workspace_release(pass->lent.workspace, mark);
         product.h_MR = dh_MR;
-        product.b_XNR = view_A(linear, linear->lora_A->value);
+        product.b_XNR = view_A(linear, pass, linear->lora_A->value);
     }
     if (tt_tensor_is_empty(dx_MI)) return TT_OK;
     if (coded) {
-        TT_TRY(push_quantized(pass, &rows->quantized, &product));
-        TT_TRY(multiply_transposed(linear, pass, &product));
+        TT_TRY(push_quantized(linear, pass, &rows->quantized, &own, &product));
+        TT_TRY(multiply_transposed(linear, pass, &own, &product));
     } else {
-        TT_TRY(push_weight(linear, pass, &product));
+        TT_TRY(push_weight(linear, pass, &own, &product));
         TT_TRY(tt_grouped_gemm(pass->lent.stream, &product));
     }
     tt_workspace_release(pass->lent.workspace, mark);
@@ -268,7 +314,8 @@ tt_status tt_expert_linear_back(const struct tt_expert_linear *linear, const str
 static tt_status add_gradient(const struct tt_pass *pass, tt_tensor border_X1, tt_tensor dy_MN,
                               tt_tensor x_MK, tt_tensor dw_XNK)
 {
-    struct tt_grouped_gradients_args args = {border_X1, dy_MN, x_MK, dw_XNK};
+    struct tt_grouped_gradients_args args = {border_X1, dy_MN, x_MK, dw_XNK,
+                                             tt_expert_share_of(pass, 1).size};
     return tt_tensor_is_empty(dw_XNK) ? TT_OK : tt_grouped_gradients(pass->lent.stream, &args);
 }
 
@@ -281,7 +328,7 @@ static tt_status add_gradient_of_B(const struct tt_expert_linear *linear, const 
     TT_TRY(push_B(linear, pass, grad.dtype, &by_row, &db_XOR));
     TT_TRY(tt_fill_zero(pass->lent.stream, by_row.data, tt_tensor_bytes(by_row)));
     TT_TRY(add_gradient(pass, border_X1, dy_MO, h_MR, db_XOR));
-    struct tt_transpose_args args = {.x_MN = by_row, .y_NM = view_B(linear, grad), .accumulate = true};
+    struct tt_transpose_args args = {.x_MN = by_row, .y_NM = view_B(linear, pass, grad), .accumulate = true};
     TT_TRY(tt_transpose(pass->lent.stream, &args));
     tt_workspace_release(pass->lent.workspace, mark);
     return TT_OK;
@@ -308,10 +355,10 @@ static tt_status push_ones(const struct tt_pass *pass, int64_t rows, tt_tensor *
     return TT_OK;
 }
 
-static tt_status add_bias_gradient(const struct tt_pass *pass, tt_tensor border_X1, tt_tensor dy_MO,
-                                   const tt_param *bias)
+static tt_status add_bias_gradient(const struct tt_expert_linear *linear, const struct tt_pass *pass,
+                                   tt_tensor border_X1, tt_tensor dy_MO)
 {
-    tt_tensor grad_XO = tt_param_grad(bias), ones_M1;
+    tt_tensor grad_XO = own_bias(linear, pass, tt_param_grad(linear->bias)), ones_M1;
     if (tt_tensor_is_empty(grad_XO)) return TT_OK;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     TT_TRY(push_ones(pass, dy_MO.dims[0], &ones_M1));
@@ -325,9 +372,9 @@ tt_status tt_expert_linear_gradients(const struct tt_expert_linear *linear, cons
                                      tt_tensor border_X1, tt_tensor x_MI, tt_tensor h_MR, tt_tensor dy_MO,
                                      tt_tensor dh_MR)
 {
-    TT_TRY(add_bias_gradient(pass, border_X1, dy_MO, linear->bias));
+    TT_TRY(add_bias_gradient(linear, pass, border_X1, dy_MO));
     TT_TRY(add_gradient(pass, border_X1, dy_MO, x_MI, tt_param_grad(linear->weight)));
-    TT_TRY(add_gradient(pass, border_X1, dh_MR, x_MI, view_A(linear, tt_param_grad(linear->lora_A))));
+    TT_TRY(add_gradient(pass, border_X1, dh_MR, x_MI, view_A(linear, pass, tt_param_grad(linear->lora_A))));
     return add_gradient_of_B(linear, pass, border_X1, dy_MO, h_MR);
 }
 

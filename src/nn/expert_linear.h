@@ -12,23 +12,29 @@
  * scale a row is multiplied as it is where `forward` and `backward` say so (nn/linear.h): for the gradient of the input
  * the codes of some experts at a time are transposed in such scratch.
  *
+ * Where ranks share the experts (nn/expert_exchange.h) the weight and the borders are those of this rank's own, and
+ * bias, A and B those of all: products read the part of the own experts, whose gradients alone are added.
+ *
  * Several adapters side by side (nn/linear.h) are one of all their ranks together: of each expert the rows of the first
  * adapter, then those of the second ... */
 #ifndef TT_NN_EXPERT_LINEAR_H
 #define TT_NN_EXPERT_LINEAR_H
 
+#include "nn/expert_exchange.h"
 #include "nn/linear.h"
 
 struct tt_expert_linear {
-    tt_param *weight;                       /* [X, O, I], or the segment of its codes */
-    tt_param *bias;                         /* [X, O]; NULL: none */
+    tt_param *weight; /* [X, O, I], or the segment of its codes; lent: those of this rank's experts */
+    tt_param *bias;   /* [X, O]; NULL: none */
     tt_param *lora_A, *lora_B;              /* NULL: no adapter, and r is 0 */
     enum tt_product_kind forward, backward; /* DECODED; or CODED and TRANSPOSED */
-    int64_t experts, slots, in, out, r;     /* slots: experts of a token */
+    int64_t experts, slots, in, out, r;     /* experts: all; slots: experts of a token */
     int64_t adapters;                       /* side by side, of r / adapters each; 0: one */
     float scaling;
 };
 
+/* The bias of this rank's experts; empty: none. */
+tt_tensor tt_expert_linear_bias(const struct tt_expert_linear *linear, const struct tt_pass *pass);
 bool tt_expert_linear_trains(const struct tt_expert_linear *linear);
 /* Whether the gradients of its parameters read its input. */
 bool tt_expert_linear_needs_x(const struct tt_expert_linear *linear);

@@ -66,6 +66,9 @@ struct tt_half_ops {
     bool (*trains)(const struct tt_half *half);
     tt_status (*visit_linears)(const struct tt_half *half, tt_linear_visit *visit, void *context);
     double (*flops)(const struct tt_half *half, double length, bool full); /* as those of a block */
+    /* NULL: false; else whether it asks other ranks for rows in every pass (TT_EXCHANGE_ACTIVATIONS). Then forward and
+     * backward are called without tokens too, with empty tensors. */
+    bool (*exchanges)(const struct tt_half *half);
 };
 
 extern const struct tt_half_ops tt_attention_half, tt_mlp_half, tt_plain_mlp_half, tt_layer_input_half,

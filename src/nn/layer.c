@@ -71,6 +71,46 @@ static tt_status scale_stream(const struct tt_layer *layer, const struct tt_pass
     return tt_scale(pass->lent.stream, &args);
 }
 
+static bool half_exchanges(const struct tt_half *half)
+{
+    return half->ops->exchanges != NULL && half->ops->exchanges(half);
+}
+
+/* A rank without tokens answers the others. */
+static tt_status forward_empty(const struct tt_layer *layer, const struct tt_pass *pass, struct saved *record)
+{
+    struct saved local = {0}, *saved = record != NULL ? record : &local;
+    for (int i = 0; i < layer->count; i++) {
+        const struct tt_half *half = &layer->halves[i];
+        struct tt_half_input none = {.keep = record != NULL};
+        bool silent = pass->in.again && i + 1 == layer->count && half->joint_norm == NULL;
+        if (!silent) none.y_TD = tt_tensor_2d(NULL, pass->in.compute_dtype, 0, 0);
+        if (half_exchanges(half)) TT_TRY(half->ops->forward(half, pass, &none, saved->halves[i].bytes));
+    }
+    return TT_OK;
+}
+
+static tt_status backward_empty(const struct tt_layer *layer, const struct tt_pass *pass,
+                                const struct saved *saved)
+{
+    size_t mark = tt_workspace_mark(pass->lent.workspace);
+    for (int i = layer->count - 1; i >= 0; i--) {
+        const struct tt_half *half = &layer->halves[i];
+        struct tt_half_gradient none = {.carries = true};
+        if (half_exchanges(half)) TT_TRY(half->ops->backward(half, pass, saved->halves[i].bytes, &none));
+    }
+    tt_workspace_release(pass->lent.workspace, mark);
+    return TT_OK;
+}
+
+static enum tt_block_exchange exchange(const struct tt_block *block)
+{
+    const struct tt_layer *layer = block->impl;
+    for (int i = 0; i < layer->count; i++)
+        if (half_exchanges(&layer->halves[i])) return TT_EXCHANGE_ACTIVATIONS;
+    return TT_EXCHANGE_NONE;
+}
+
 static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_tensor x_TD, void *record,
                          tt_tensor y_TD)
 {
@@ -79,6 +119,7 @@ static tt_status forward(struct tt_block *block, const struct tt_pass *pass, tt_
     bool keep = record != NULL;
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     tt_tensor delta_TD = {0}, behind_TD;
+    if (pass->in.batch->token_count == 0) return forward_empty(layer, pass, record);
     for (int i = 0; i < layer->count; i++) {
         const struct tt_half *half = &layer->halves[i];
         bool last = i + 1 == layer->count;
@@ -104,11 +145,11 @@ static bool half_trains(const struct tt_half *half)
     return half->ops->trains(half) || (half->joint_norm != NULL && tt_norm_trains(half->joint_norm));
 }
 
-/* Whether a half before `end` trains. */
-static bool trains_before(const struct tt_layer *layer, int end)
+/* Whether a half before `end` trains, or other ranks wait for it. */
+static bool runs_before(const struct tt_layer *layer, int end)
 {
     for (int i = 0; i < end; i++) {
-        if (half_trains(&layer->halves[i])) return true;
+        if (half_trains(&layer->halves[i]) || half_exchanges(&layer->halves[i])) return true;
     }
     return false;
 }
@@ -197,10 +238,11 @@ static tt_status backward(struct tt_block *block, const struct tt_pass *pass, tt
     size_t mark = tt_workspace_mark(pass->lent.workspace);
     struct tt_half_gradient gradient = {.dy_TD = dy_TD, .carries = true};
     tt_tensor turns[2] = {{0}, {0}}; /* memory for gradients between halves */
+    if (pass->in.batch->token_count == 0) return backward_empty(layer, pass, saved);
     TT_TRY(scale_stream(layer, pass, dy_TD));
     for (int i = layer->count - 1, turn = 0; i >= 0; i--, turn ^= 1) {
         int first = layer->halves[i].beside ? i - 1 : i; /* of the halves that run now */
-        bool goes_on = !tt_tensor_is_empty(dx_TD) || trains_before(layer, first);
+        bool goes_on = !tt_tensor_is_empty(dx_TD) || runs_before(layer, first);
         gradient.x_TD = stream_of(layer, saved, x_TD, i);
         gradient.dx_TD = dx_TD;
         gradient.dx_reader = NULL;
@@ -247,4 +289,5 @@ const struct tt_block_ops tt_layer_ops = {
     .backward = backward,
     .visit_linears = visit_linears,
     .flops = flops,
+    .exchange = exchange,
 };

@@ -140,6 +140,7 @@ struct tt_exchange {
     int64_t part_rows;  /* of all parts but the last */
     int64_t batch_rows; /* rows with a label: the most that a micro batch of any rank has */
     void *context;
+    int64_t batch_tokens; /* as batch_rows, of tokens */
 };
 
 enum { TT_PASS_ROPES = 2 };

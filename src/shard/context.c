@@ -48,6 +48,12 @@ tt_status tt_shard_context_create(const struct tt_shard_config *config, struct t
     context->at_hand = context->resident && !config->offload_params;
     context->rank = context->resident ? 0 : tt_comm_rank(config->shard_comm);
     context->world_size = context->resident ? 1 : world_size;
+    bool shares = config->expert_comm != NULL && !context->resident;
+    context->experts = shares ? tt_comm_world_size(config->expert_comm) : 1;
+    context->expert_rank = shares ? tt_comm_rank(config->expert_comm) : 0;
+    context->shared = tt_calloc(config->expert_count + 1, sizeof *context->shared);
+    if (context->shared == NULL) TT_GO(TT_ERR_MEMORY);
+    for (size_t i = 0; i < config->expert_count; i++) context->shared[i] = config->experts[i];
     if (config->strategy == TT_HYBRID_SHARD)
         context->replicas = config->replicate_comm;
     else if (config->strategy == TT_NO_SHARD)
@@ -78,6 +84,8 @@ void tt_shard_context_destroy(struct tt_shard_context *context)
     for (int i = 0; i < context->slot_count; i++) tt_gather_slot_deinit(&context->slots[i]);
     tt_free(context->slots);
     tt_free(context->reaches);
+    tt_free(context->holders);
+    tt_free(context->shared);
     for (int i = 0; i < GRADIENT_SLOTS; i++) tt_gradient_slot_deinit(&context->gradient_slots[i]);
     tt_buffer_destroy(context->travel);
     if (context->gradients_ready != NULL) tt_event_destroy(context->gradients_ready);

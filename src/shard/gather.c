@@ -113,32 +113,34 @@ static tt_status fill_span(struct tt_unit *unit, const struct frozen_span *span,
     struct tt_stream *stream = context->comm_stream;
     const void *shard = tt_buffer_at(unit->frozen_shard, span->shard_offset);
     size_t bytes = span->shard_bytes;
-    char *to = segment + span->offset, *own = to + (size_t)context->rank * bytes;
+    char *to = segment + span->offset, *own = to + (size_t)span->rank * bytes;
     bool pulls =
         !config->offload_params && !tt_device_is_host(config->device) && tt_shard_plans_pull(context);
     if (unit->peer_shards != NULL || pulls) return tt_shard_pull(unit, span, to);
     if (config->offload_params)
         TT_TRY(tt_copy_to_device(stream, own, shard, bytes));
     else if (tt_device_is_host(config->device))
-        return tt_comm_all_gather(config->shard_comm, stream, shard, to, bytes);
+        return tt_comm_all_gather(span->comm, stream, shard, to, bytes);
     else
         TT_TRY(tt_copy_on_device(stream, own, shard, bytes));
-    return context->resident ? TT_OK : tt_comm_all_gather(config->shard_comm, stream, own, to, bytes);
+    return span->ranks == 1 ? TT_OK : tt_comm_all_gather(span->comm, stream, own, to, bytes);
 }
 
 /* The spans that are wanted and not there yet. */
 static unsigned missing_spans(const struct tt_unit *unit, const struct gather_slot *slot)
 {
     unsigned missing = 0;
-    for (int use = 0; use < TT_USE_COUNT; use++)
-        if (unit->spans[use].bytes > 0) missing |= 1u << use;
-    return missing & unit->uses & ~slot->frozen_valid;
+    for (int i = 0; i < SPAN_COUNT; i++) {
+        bool wanted = (unit->uses & 1u << i % TT_USE_COUNT) != 0;
+        if (wanted && unit->spans[i].bytes > 0 && !unit->spans[i].in_place) missing |= 1u << i;
+    }
+    return missing & ~slot->frozen_valid;
 }
 
 static tt_status fill_frozen(struct tt_unit *unit, unsigned missing, char *segment)
 {
-    for (int use = 0; use < TT_USE_COUNT; use++)
-        if ((missing & 1u << use) != 0) TT_TRY(fill_span(unit, &unit->spans[use], segment));
+    for (int i = 0; i < SPAN_COUNT; i++)
+        if ((missing & 1u << i) != 0) TT_TRY(fill_span(unit, &unit->spans[i], segment));
     return TT_OK;
 }
 
@@ -210,6 +212,21 @@ tt_status tt_unit_gather_behind(struct tt_unit *unit)
     return tt_unit_gather(unit);
 }
 
+static void *offset_of(void *base, size_t bytes)
+{
+    return base == NULL ? NULL : (char *)base + bytes;
+}
+
+/* The memory of a frozen member. */
+static void *frozen_data(const struct tt_unit *unit, const struct member *member)
+{
+    const struct frozen_span *span = &unit->spans[member->span + (int)member->param->use];
+    if (span->in_place)
+        return tt_buffer_at(unit->frozen_shard, span->shard_offset + (member->offset - span->offset));
+    void *segment = unit->context->at_hand ? tt_buffer_at(unit->frozen_shard, 0) : unit->slot->data;
+    return offset_of(segment, member->offset);
+}
+
 static tt_tensor view(const tt_param *param, void *data, tt_dtype dtype, int64_t rows)
 {
     if (tt_param_is_quantized(param)) return tt_tensor_1d(data, dtype, (int64_t)param->quant.bytes);
@@ -224,15 +241,9 @@ static tt_tensor view(const tt_param *param, void *data, tt_dtype dtype, int64_t
     return tensor;
 }
 
-static void *offset_of(void *base, size_t bytes)
-{
-    return base == NULL ? NULL : (char *)base + bytes;
-}
-
 static void lend(struct tt_unit *unit)
 {
     const struct tt_shard_context *context = unit->context;
-    void *frozen = context->at_hand ? tt_buffer_at(unit->frozen_shard, 0) : unit->slot->data;
     void *trainable = trainable_values(unit), *exact = exact_values(unit);
     float *gradient = context->resident             ? tt_buffer_at(unit->gradient, 0)
                       : unit->gradient_slot != NULL ? unit->gradient_slot->data
@@ -241,8 +252,13 @@ static void lend(struct tt_unit *unit)
         const struct member *member = &unit->members[i];
         tt_param *param = member->param;
         if (!member->trains && (unit->uses & 1u << param->use) == 0) continue;
+        if (member->lent < 0) continue; /* behind the member before */
+        if (member->lent > 0) {
+            param->value = tt_tensor_1d(frozen_data(unit, member), member->dtype, member->lent);
+            continue;
+        }
         if (!member->trains) {
-            param->value = view(param, offset_of(frozen, member->offset), member->dtype, member->rows);
+            param->value = view(param, frozen_data(unit, member), member->dtype, member->rows);
             continue;
         }
         param->value =

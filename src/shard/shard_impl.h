@@ -51,6 +51,9 @@ struct tt_shard_context {
     bool left;                /* no other rank reads the shards any more */
     struct tt_latch *latch;   /* of ranks that are threads of one process; NULL: of several processes */
     int rank, world_size;     /* among the ranks that split a unit; 0 of 1 when resident */
+    int expert_rank, experts; /* among those that share the experts of a unit; 0 of 1: none do */
+    const tt_param **shared;  /* owned, [config.expert_count]: the matrices of these experts */
+    int *holders;             /* share.c: ranks that hold the same experts, [holder_count]; NULL: unknown */
     struct tt_comm *replicas; /* gradients are summed over these too, once per step; NULL: none */
     struct tt_stream *comm_stream;
     struct tt_stream *own_stream;     /* copies this rank's own shards while others' come over the links */
@@ -69,11 +72,16 @@ struct tt_shard_context {
     uint64_t releases;
 };
 
-/* Frozen parameters of one use. */
+/* Frozen parameters of one use, split by `ranks` ranks, of which this is `rank`. Those of own experts are apart. */
 struct frozen_span {
     size_t offset, bytes;             /* in the whole segment */
     size_t shard_offset, shard_bytes; /* in every rank's share */
+    int rank, ranks;
+    struct tt_comm *comm; /* of these ranks */
+    bool own;             /* of own experts */
+    bool in_place;        /* lent from the shard, and in no slot: no other rank has a part of it */
 };
+enum { SPAN_COUNT = 2 * TT_USE_COUNT }; /* first those of all ranks, by use, then those of own experts */
 
 /* Place of one parameter in its unit. */
 struct member {
@@ -84,6 +92,8 @@ struct member {
     int64_t first;  /* element of the parameter with which the member begins: 0 except in a part */
     int64_t rows;   /* of the lent view; 0: all */
     size_t offset;  /* bytes in the frozen segment, elements in the trainable one */
+    int span;       /* of a frozen one */
+    int64_t lent;   /* own experts in codes: bytes of the lent segment, or -1: it is lent already; else 0 */
 };
 
 struct tt_unit {
@@ -105,7 +115,8 @@ struct tt_unit {
     /* Whole segments with all padding, and this rank's share. The frozen one has a span for each use, and the ranks
      * split each span, so that a pass gathers what it reads alone. */
     size_t frozen_bytes, frozen_shard_bytes;
-    struct frozen_span spans[TT_USE_COUNT];
+    struct frozen_span spans[SPAN_COUNT];
+    size_t in_place_bytes; /* of spans that are in no slot, behind `frozen_bytes` */
     int64_t trainable_count, slice_count;
     size_t frozen_payload_bytes; /* without padding, for reports */
     int64_t trainable_payload_count;

@@ -69,6 +69,22 @@ static tt_status exchange_shard(struct tt_unit *unit, bool handles, struct offer
     return TT_OK;
 }
 
+/* Collective. Finds the ranks that hold the same experts, in their order. */
+static tt_status find_holders(struct tt_shard_context *context)
+{
+    tt_status status = TT_OK;
+    int count = 0, *places = tt_calloc((size_t)context->world_size, sizeof *places);
+    tt_free(context->holders);
+    context->holders = tt_calloc((size_t)context->world_size, sizeof *context->holders);
+    if (places == NULL || context->holders == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(tt_comm_host_all_gather(context->config.shard_comm, &context->expert_rank, places, sizeof *places));
+    for (int r = 0; r < context->world_size; r++)
+        if (places[r] == context->expert_rank) context->holders[count++] = r;
+out:
+    tt_free(places);
+    return status;
+}
+
 /* Collective. Sets *shared on all ranks if every rank reads all shards. */
 static tt_status exchange_shards(struct tt_shard_context *context, bool handles, bool *shared)
 {
@@ -79,6 +95,7 @@ static tt_status exchange_shards(struct tt_shard_context *context, bool handles,
     struct offer *offers = tt_calloc(count, sizeof *offers);
     const char *reason = NULL;
     if (all == NULL || offers == NULL) TT_GO(TT_ERR_MEMORY);
+    TT_GO(find_holders(context));
     for (struct tt_unit *unit = context->units; unit != NULL; unit = unit->next)
         if (unit->frozen_shard_bytes > 0) /* the same on all ranks */
             TT_GO(exchange_shard(unit, handles, offers, &own));
@@ -135,10 +152,12 @@ bool tt_shard_context_pulls(const struct tt_shard_context *context)
     return context->reaches != NULL;
 }
 
+/* Part `from` of a span. */
 static tt_status pull_one(struct tt_unit *unit, struct tt_stream *stream, const struct frozen_span *span,
                           int from, char *to)
 {
-    const char *shard = (const char *)unit->peer_shards[from] + span->shard_offset;
+    int rank = span->own ? unit->context->holders[from] : from;
+    const char *shard = (const char *)unit->peer_shards[rank] + span->shard_offset;
     return tt_copy_on_device(stream, to + (size_t)from * span->shard_bytes, shard, span->shard_bytes);
 }
 
@@ -158,7 +177,7 @@ static tt_status copy_own(struct tt_unit *unit, const struct frozen_span *span, 
     struct tt_stream *beside = context->own_stream;
     TT_TRY(tt_event_record(context->forked, context->comm_stream));
     TT_TRY(tt_stream_wait(beside, context->forked));
-    TT_TRY(tt_copy_on_device(beside, to + (size_t)context->rank * span->shard_bytes,
+    TT_TRY(tt_copy_on_device(beside, to + (size_t)span->rank * span->shard_bytes,
                              tt_buffer_at(unit->frozen_shard, span->shard_offset), span->shard_bytes));
     return tt_event_record(context->joined, beside);
 }
@@ -168,12 +187,12 @@ tt_status tt_shard_pull(struct tt_unit *unit, const struct frozen_span *span, ch
     struct tt_shard_context *context = unit->context;
     struct tt_stream *stream = context->comm_stream;
     TT_TRY(copy_own(unit, span, to));
-    if (tt_shard_plans_pull(context))
-        TT_TRY(tt_comm_all_gather(context->config.shard_comm, stream,
-                                  to + (size_t)context->rank * span->shard_bytes, to, span->shard_bytes));
+    if (tt_shard_plans_pull(context) && span->ranks > 1)
+        TT_TRY(tt_comm_all_gather(span->comm, stream, to + (size_t)span->rank * span->shard_bytes, to,
+                                  span->shard_bytes));
     /* Each rank begins with its neighbour, so that not all read from one rank. */
-    for (int i = 1; i < context->world_size && unit->peer_shards != NULL; i++)
-        TT_TRY(pull_one(unit, stream, span, (context->rank + i) % context->world_size, to));
+    for (int i = 1; i < span->ranks && unit->peer_shards != NULL; i++)
+        TT_TRY(pull_one(unit, stream, span, (span->rank + i) % span->ranks, to));
     return tt_stream_wait(stream, context->joined);
 }
 

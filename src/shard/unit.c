@@ -42,8 +42,9 @@ static tt_status create_memory(struct tt_unit *unit, bool beside_parts, bool is_
 {
     struct tt_shard_context *context = unit->context;
     size_t slice_bytes = (size_t)unit->slice_count * sizeof(float);
-    unit->small = unit->trainable_count > 0 &&
-                  (size_t)unit->trainable_count * sizeof(float) <= unit->frozen_bytes / SMALL_TRAINABLE;
+    unit->small =
+        unit->trainable_count > 0 && (size_t)unit->trainable_count * sizeof(float) <=
+                                         (unit->frozen_bytes + unit->in_place_bytes) / SMALL_TRAINABLE;
     if (!context->config.offload_params)
         TT_TRY(tt_shard_buffer_create(context, unit->frozen_shard_bytes, TT_PURPOSE_WEIGHTS,
                                       &unit->frozen_shard));

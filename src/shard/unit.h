@@ -14,6 +14,10 @@
  *   HYBRID_SHARD   FULL_SHARD inside `shard_comm`, replicated across `replicate_comm`
  * A world of one rank is NO_SHARD without communication: frozen tensors are never copied.
  *
+ * Ranks that share experts (`expert_comm`) hold no shards of all of them: the frozen matrices of experts [X, N, K] are
+ * split by experts first, and each rank is lent its own alone, [X / ranks, N, K] (coded: the segment of those), which
+ * only the ranks of `holder_comm` gather. Where no other rank has them they are lent as they are.
+ *
  * Life of a unit in a step: gather (starts the transfer; on a device with streams it runs on the comm stream) -> wait
  * (the compute stream waits; value and grad views are lent to the parameters) -> blocks run -> release (views are
  * revoked); in backward also reduce, before release. A gather without wait is a prefetch. Calls nest: the second
@@ -37,8 +41,13 @@ struct tt_shard_config {
     struct tt_stream *compute;      /* lent */
     struct tt_comm *shard_comm;     /* lent: the ranks that split a unit */
     struct tt_comm *replicate_comm; /* lent, NULL unless HYBRID_SHARD */
-    tt_dtype compute_dtype;         /* of lent trainable parameters: F32 or BF16 */
-    tt_dtype reduce_dtype;          /* of gradients in collectives: F32 or BF16 */
+    /* lent: of the ranks that split a unit those that share its experts (NULL: every rank gathers all), and those that
+     * hold the same (NULL: this rank alone) */
+    struct tt_comm *expert_comm, *holder_comm;
+    const tt_param *const *experts; /* [expert_count], copied: the matrices that ranks share */
+    size_t expert_count;
+    tt_dtype compute_dtype; /* of lent trainable parameters: F32 or BF16 */
+    tt_dtype reduce_dtype;  /* of gradients in collectives: F32 or BF16 */
     /* elements: trainable parameters and the ranks' slices of them begin at multiples of it; at least 16 */
     int64_t trainable_alignment;
     bool train; /* false: no gradients, no masters (evaluation, generation) */
