@@ -368,7 +368,7 @@ const struct tt_setting tt_sharding_settings[] = {
              "hold."},
     {.name = "expert_parallel", .aliases = "expert_parallel_size ep_size expert_model_parallel_size",
      .type = TT_SETTING_INT, FIELD(shard.expert_parallel), .default_text = "0", .null_text = "0", .minimum = 0,
-     .maximum = 4096, .needs = "!sharding_strategy=NO_SHARD",
+     .maximum = 4096,
      .help = "Groups of so many ranks share the frozen experts of a mixture in training: each keeps its own, and rows "
              "of tokens travel instead of weights; 1: every rank gathers all experts; 0: on GPUs the plan takes what "
              "is faster, on CPUs 1."},

@@ -71,6 +71,54 @@ curve few-1 few-4
 run few-block 4 4 "${adapted[@]}" "${few[@]}" --recompute block
 same few-4 few-block
 
+# A run goes on with other numbers of ranks that share experts, and merges as any other.
+steps=(--bf16 false --save_strategy steps --save_steps 2 "${adapted[@]}")
+for change in "2 1" "1 2" "4 2"; do
+    read -r before after <<<"$change"
+    run "begun-$before-$after" 4 "$before" "${steps[@]}"
+    mkdir "on-$before-$after" && cp -r "begun-$before-$after/checkpoint-2" "on-$before-$after/"
+    run "on-$before-$after" 4 "$after" "${steps[@]}" --resume_from_checkpoint true
+    tail -n 2 <(losses "begun-$before-$after") >a
+    tail -n 2 <(losses "on-$before-$after") >b
+    paste a b >curves
+    awk '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= 2e-5 * $1)) bad = 1 } END { exit bad || NR < 2 }' curves ||
+        fail "resumed with $after instead of $before:" "$(cat curves)"
+done
+
+# Two processes, over TCP: the bits of two threads.
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 20000))
+process() { # RANK flags...
+    RANK=$1 WORLD_SIZE=2 exec "$trimtab" train "${base[@]}" --output_dir tcp --device cpu --expert_parallel 2 --bf16 false \
+        "${adapted[@]}" "${@:2}"
+}
+process 1 >other 2>&1 &
+(process 0) >printed 2>err || fail "two processes:" "$(cat err other)"
+wait $!
+same shared-2-2 tcp
+# One is killed: the other ends with one error that says which.
+rm -r tcp
+process 1 --max_steps 100000 >other 2>&1 &
+killed=$!
+(for _ in $(seq 600); do grep -q '"step": 3' tcp/metrics.jsonl && break; sleep 0.1; done; kill -KILL $killed) 2>/dev/null &
+code=0
+(process 0 --max_steps 100000) >printed 2>err || code=$?
+wait
+if [ $code -ne 10 ] || [ "$(grep -c '^error:' err)" -ne 1 ] || ! grep -q 'rank 1' err; then
+    fail "a killed process, exit $code:" "$(cat err)"
+fi
+unset MASTER_ADDR MASTER_PORT
+
+# Refusals: numbers that divide neither ranks nor experts, strategies and models that have nothing to share.
+refuse() { # CODE TEXT RANKS SHARING flags...
+    expect "$1" "$2" train "${base[@]}" --output_dir refused --ranks "$3" --expert_parallel "$4" "${@:5}"
+}
+refuse 2 "expert_parallel 4: the 2 ranks that split a unit cannot be divided into groups of 4" 2 4 "${adapted[@]}"
+refuse 2 "expert_parallel 3: 8 experts of a layer cannot be divided by it" 3 3 "${adapted[@]}"
+refuse 2 "with NO_SHARD every rank holds all experts" 2 2 "${adapted[@]}" --sharding_strategy NO_SHARD
+refuse 2 "the model has no experts whose weights are frozen" 2 2 --use_peft false
+refuse 2 "cannot be divided among 2 ranks: a block of their scales has weights of several of them" 2 2 "${adapted[@]}" \
+    --load_in_4bit true --bnb_4bit_use_double_quant true --quantize_moe_experts true
+
 # Shared experts, and dense first layers.
 sed -i 's/.*/{"model_type": "glm4_moe", "architectures": ["Glm4MoeForCausalLM"], "vocab_size": 263, "hidden_size": 64, "head_dim": 16, "intermediate_size": 64, "moe_intermediate_size": 32, "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "num_hidden_layers": 3, "first_k_dense_replace": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 128, "norm_topk_prob": true, "tie_word_embeddings": false, "initializer_range": 0.2}/;q' model/config.json
 run glm-1 4 1 --bf16 false "${adapted[@]}"
