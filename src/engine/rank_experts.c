@@ -1,6 +1,5 @@
 /* The frozen matrices of experts, which ranks can share (nn/expert_exchange.h). */
 #include "engine/rank_impl.h"
-#include "nn/linear.h"
 
 struct search {
     const tt_param **found; /* NULL: they are only counted */
@@ -19,7 +18,7 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-static tt_status visit(void *context, const struct tt_linear *linear)
+static tt_status visit(void *context, const struct tt_model_linear *linear)
 {
     struct search *search = context;
     if (linear->experts == 0) return TT_OK;
@@ -30,19 +29,10 @@ static tt_status visit(void *context, const struct tt_linear *linear)
     return TT_OK;
 }
 
-static tt_status run(const struct tt_model *model, struct search *search)
-{
-    for (int b = 0; b < model->block_count; b++) {
-        const struct tt_block *block = &model->blocks[b];
-        if (block->ops->visit_linears != NULL) TT_TRY(block->ops->visit_linears(block, visit, search));
-    }
-    return TT_OK;
-}
-
 tt_status tt_rank_count_experts(const struct tt_model *model, int64_t *experts)
 {
     struct search search = {0};
-    TT_TRY(run(model, &search));
+    TT_TRY(tt_model_visit_linears(model, visit, &search));
     *experts = search.trains ? 0 : search.experts;
     return TT_OK;
 }
@@ -50,7 +40,7 @@ tt_status tt_rank_count_experts(const struct tt_model *model, int64_t *experts)
 tt_status tt_rank_find_experts(const struct tt_model *model, const tt_param **found, size_t *count)
 {
     struct search search = {.found = found};
-    TT_TRY(run(model, &search));
+    TT_TRY(tt_model_visit_linears(model, visit, &search));
     *count = search.count;
     return TT_OK;
 }
