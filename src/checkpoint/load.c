@@ -11,6 +11,7 @@
 #include "checkpoint/load_quantized.h"
 #include "checkpoint/load_stored.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/residual.h"
 #include "checkpoint/unread.h"
 #include "io/coded_experts.h"
 #include "model/adapter_config.h"
@@ -23,18 +24,21 @@ struct origin {
     const struct tt_model_folder *folder;
     const struct tt_safetensors *adapter;
     const struct tt_safetensors_entry *entry;
+    bool first; /* of the first values */
 };
 
 static tt_status find_origin(const struct tt_model *model, const struct tt_load_source *source,
                              const tt_param *param, struct origin *origin)
 {
     *origin = (struct origin){0};
-    if (param->adapter && source->adapter != NULL) {
+    const struct tt_safetensors *adapter = source->adapter != NULL ? source->adapter : source->first.file;
+    if (param->adapter && adapter != NULL) {
         char *key = tt_adapter_key(param->name);
         if (key == NULL) return TT_ERR_MEMORY;
-        origin->entry = tt_safetensors_find(source->adapter, key);
+        origin->entry = tt_safetensors_find(adapter, key);
         tt_free(key);
-        origin->adapter = source->adapter;
+        origin->first = source->adapter == NULL;
+        if (origin->entry != NULL || !origin->first) origin->adapter = adapter;
     }
     if (origin->entry == NULL && param->bias) origin->adapter = NULL;
     if (origin->adapter == NULL && source->folder != NULL) {
@@ -250,6 +254,8 @@ struct loading {
     size_t stored_count;
     struct coded_experts *coded;
     size_t coded_count;
+    struct tt_residual *residuals; /* of pieces that are loaded without first values */
+    size_t residual_count;
     /* as far as needed; never written again, so no upload has to be waited for */
     struct tt_buffer *ones[TT_DTYPE_COUNT];
 };
@@ -374,6 +380,25 @@ static size_t count_ranges(const struct loading *loading, struct tt_unit *const 
     return count;
 }
 
+/* A base's weight without the first values, and first values of B in a file that has them with the other sign. */
+static tt_status add_residual(struct loading *loading, const tt_param *param, const struct origin *origin,
+                              const struct tt_safetensors *file, struct tt_residual **out)
+{
+    struct tt_residual *residual = &loading->residuals[loading->residual_count];
+    const struct tt_first_adapter *first = &loading->source->first;
+    TT_TRY(tt_residual_find(loading->model, first->changes_base ? first->file : NULL, first->negated, param,
+                            residual));
+    bool turned =
+        origin->first && loading->source->first.negated && tt_ends_with(param->name, ".lora_B.weight");
+    residual->turned = turned;
+    if (residual->first == NULL && !turned) return TT_OK;
+    residual->file = file;
+    residual->entry = origin->entry;
+    loading->residual_count++;
+    *out = residual;
+    return TT_OK;
+}
+
 /* Records the ranges of files, which are read together later, and writes initial values. */
 static tt_status load_piece(struct loading *loading, const struct tt_piece *piece)
 {
@@ -408,6 +433,9 @@ static tt_status load_piece(struct loading *loading, const struct tt_piece *piec
                                                                          .name = piece->param->name};
         return TT_OK;
     }
+    struct tt_residual *residual = NULL;
+    TT_TRY(add_residual(loading, original, &origin, file, &residual));
+    if (residual != NULL) residual->dtype = quantized ? TT_F32 : piece->dtype;
     struct tt_stored_quant *stored = NULL;
     if (is_stored_quantized(loading->model, piece->param)) {
         stored = &loading->stored[loading->stored_count++];
@@ -416,7 +444,8 @@ static tt_status load_piece(struct loading *loading, const struct tt_piece *piec
             return tt_stored_quant_ranges(stored, piece, loading->ranges, &loading->range_count);
     }
     if (quantized) {
-        loading->items[loading->item_count++] = (struct tt_quant_item){*piece, file, origin.entry, stored};
+        loading->items[loading->item_count++] =
+            (struct tt_quant_item){*piece, file, origin.entry, stored, residual};
         return TT_OK;
     }
     loading->ranges[loading->range_count++] = (struct tt_read_range){
@@ -427,6 +456,8 @@ static tt_status load_piece(struct loading *loading, const struct tt_piece *piec
         .to = piece->data,
         .dtype = piece->dtype,
         .in_host = piece->in_host,
+        .make = residual != NULL ? tt_residual_read : NULL,
+        .context = residual,
         .name = piece->param->name,
     };
     return TT_OK;
@@ -455,9 +486,10 @@ static tt_status load_pieces(struct loading *loading, struct tt_unit *const *uni
     loading->ranges = tt_calloc(count_ranges(loading, units), sizeof *loading->ranges);
     loading->stored = tt_calloc(stored ? piece_count : 1, sizeof *loading->stored);
     loading->items = tt_calloc(piece_count, sizeof *loading->items);
+    loading->residuals = tt_calloc(piece_count + 1, sizeof *loading->residuals);
     loading->coded = tt_calloc(stored ? piece_count : 1, sizeof *loading->coded);
     if (loading->ranges == NULL || loading->items == NULL || loading->stored == NULL ||
-        loading->coded == NULL)
+        loading->coded == NULL || loading->residuals == NULL)
         return TT_ERR_MEMORY;
     for (int u = 0; u < loading->model->unit_count; u++) {
         for (size_t p = 0; p < tt_unit_piece_count(units[u]); p++) {
@@ -495,5 +527,6 @@ tt_status tt_load_units(const struct tt_model *model, struct tt_unit *const *uni
     tt_free(loading.items);
     tt_free(loading.stored);
     tt_free(loading.coded);
+    tt_free(loading.residuals);
     return status != TT_OK ? status : synchronized;
 }

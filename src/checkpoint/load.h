@@ -14,11 +14,20 @@ struct tt_compare_share {
     int first, count, all;
 };
 
+/* The first values of a new adapter (checkpoint/first_values.h), or none. */
+struct tt_first_adapter {
+    const struct tt_safetensors *file;
+    bool changes_base; /* the base's weights are loaded without them (checkpoint/residual.h) */
+    bool negated;      /* the file has those of B with the other sign, as plain adapters do */
+};
+
 struct tt_load_source {
     /* NULL: base weights get initial values (training from random weights) */
     const struct tt_model_folder *folder;
-    const struct tt_safetensors *adapter; /* NULL: adapters get their initial values */
-    bool adapter_only;                    /* the base is in place: only the adapter's values are loaded */
+    /* NULL: adapters get their initial values: of `first`, else numbers */
+    const struct tt_safetensors *adapter;
+    struct tt_first_adapter first;
+    bool adapter_only; /* the base is in place: only the adapter's values are loaded */
     uint64_t seed;
     /* NULL or lent: any request ends the loading with TT_ERR_CANCELLED. For the start of a run only: the reading back
      * at its end must not be cancelled */

@@ -30,7 +30,8 @@ struct job {
 
 tt_dtype tt_quant_item_dtype(const struct tt_quant_item *item)
 {
-    bool narrow = item->entry != NULL && (item->entry->dtype == TT_BF16 || item->entry->dtype == TT_F16);
+    bool narrow = item->entry != NULL && item->residual == NULL &&
+                  (item->entry->dtype == TT_BF16 || item->entry->dtype == TT_F16);
     return narrow ? item->entry->dtype : TT_F32;
 }
 
@@ -39,6 +40,7 @@ tt_status tt_quant_item_read(const struct tt_quant_item *item, tt_dtype dtype, i
 {
     if (item->stored != NULL)
         return tt_quantized_read_weights(item->stored->folder, &item->stored->tensor, first, count, to);
+    if (item->residual != NULL) return tt_residual_read(item->residual, first, count, to);
     return tt_safetensors_read(item->file, item->entry, first, count, to, dtype);
 }
 

@@ -16,6 +16,7 @@
 
 #include "checkpoint/load_stored.h"
 #include "checkpoint/reader.h"
+#include "checkpoint/residual.h"
 #include "shard/unit.h"
 
 /* A piece of a quantized parameter and the source of its weights (of a transposed copy: of its original's). */
@@ -25,6 +26,7 @@ struct tt_quant_item {
     const struct tt_safetensors *file;
     const struct tt_safetensors_entry *entry;
     const struct tt_stored_quant *stored; /* NULL; lent: its numbers are the source */
+    struct tt_residual *residual;         /* NULL; lent: what it leaves of the weights is the source */
 };
 
 /* The type of its weights as read: F32, BF16 or F16. */

@@ -10,6 +10,7 @@
 #include "base/integer.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "checkpoint/plain_adapter.h"
 #include "io/pth.h"
 #include "model/adapter_config.h"
 
@@ -239,6 +240,15 @@ out:
     return status;
 }
 
+/* The manifest's sum of what the ranks wrote is forgotten: it is of another file. */
+static tt_status write_plain_adapter(const struct tt_publication *request)
+{
+    const char *name = request->weights->files[0].name;
+    TT_TRY(tt_plain_adapter_write(request->temporary, name, request->first));
+    tt_manifest_forget(request->manifest, name);
+    return TT_OK;
+}
+
 /* Writes all files but the weights and the state. */
 static tt_status write_small_files(const struct tt_publication *request)
 {
@@ -246,6 +256,7 @@ static tt_status write_small_files(const struct tt_publication *request)
     tt_status status = TT_OK;
     struct tt_str text = {0};
     if (layout->of_first) TT_GO(write_first_file(request));
+    if (request->first != NULL) TT_GO(write_plain_adapter(request));
     if (layout->adapter) {
         TT_GO(tt_adapter_config_write(request->model, request->base_name, &text));
         TT_GO(write_noted(request, "adapter_config.json", &text));

@@ -12,6 +12,7 @@ struct tt_publication {
     const struct tt_weights_layout *weights;
     const struct tt_model_folder *base; /* or NULL */
     const char *base_name;
+    const struct tt_first_adapter *first;     /* where it changed the base; else NULL */
     const struct tt_kept_files *kept;         /* of the model folder */
     const struct tt_save_template *templates; /* as in tt_saver_config */
     size_t template_count;

@@ -12,6 +12,7 @@
 #include "checkpoint/writer.h"
 #include "io/text_part.h"
 #include "model/new_rows.h"
+#include "model/lora_init.h"
 #include "model/scores.h"
 
 /* Two writers of one file wait for each other inside the kernel, so a fast save needs several files, of some gigabytes
@@ -290,6 +291,7 @@ static tt_status publish(struct tt_saver *saver, struct tt_manifest *manifest)
         .weights = &saver->weights,
         .base = config->base,
         .base_name = config->base_name != NULL ? config->base_name : path,
+        .first = config->first.file != NULL ? &config->first : NULL,
         .kept = &saver->kept,
         .templates = saver->config.templates,
         .template_count = saver->config.template_count,
@@ -463,6 +465,7 @@ tt_status tt_checkpoint_bytes(const struct tt_model *model, const struct tt_mode
     struct tt_weights_layout layout;
     TT_TRY(tt_weights_layout_init(model, base, dtype, UINT64_MAX, &layout));
     *bytes = layout.tensor_bytes;
+    if (tt_lora_changes_base(&model->options.lora)) *bytes *= 3; /* as it trains, and of twice the rank */
     tt_weights_layout_deinit(&layout);
     if (optimizer == NULL) return TT_OK;
     TT_TRY(tt_state_layout_init(model, optimizer, dtype != TT_F32, NULL, UINT64_MAX, &layout));

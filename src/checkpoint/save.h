@@ -18,6 +18,7 @@
 #ifndef TT_CHECKPOINT_SAVE_H
 #define TT_CHECKPOINT_SAVE_H
 
+#include "checkpoint/load.h"
 #include "checkpoint/state_snapshot.h"
 #include "comm/comm.h"
 
@@ -45,6 +46,9 @@ struct tt_saver_config {
     /* model folder: its config.json and tokenizer files, as they are now, are a part of each save, and so are the
      * tensors of parts beside the text model that trains; NULL: none */
     const struct tt_model_folder *base;
+    /* those that changed the base: what is saved is an adapter of the base as it was (checkpoint/plain_adapter.h), and
+     * `dtype` is fp32. Its file has the tensors' names in the folders that are saved; without it: none */
+    struct tt_first_adapter first;
     const char *base_name; /* name of the base model in adapter_config.json; NULL: the folder's path */
     /* Chat templates that replace those of the model folder; lent. Without any, its own are saved. Without a model
      * folder: all small files. */

@@ -1,10 +1,12 @@
 /* The reference of an objective is the model as it was before the training. Where a new adapter of LoRA and of rows of
- * tokens is all that trains it is the model with adapters off, which takes no memory. Otherwise it is a copy of the
- * values that train, sharded as they are: a pass of the reference runs with these in the place of the trained ones. */
+ * tokens is all that trains, over the base as it was, it is the model with adapters off, which takes no memory.
+ * Otherwise it is a copy of the values that train, sharded as they are: a pass of the reference runs with these in the
+ * place of the trained ones. */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "engine/rank_impl.h"
+#include "model/lora_init.h"
 
 bool tt_rank_has_reference(const struct tt_rank *rank)
 {
@@ -43,7 +45,8 @@ tt_status tt_rank_reference_init(const struct tt_rank_config *config, struct tt_
                 "adapters");
         return status;
     }
-    if (!config->train || (outside == NULL && !config->continues)) return TT_OK;
+    bool stays = outside == NULL && !config->continues && !tt_lora_changes_base(&rank->model->options.lora);
+    if (!config->train || stays) return TT_OK;
     rank->reference.masters = tt_calloc((size_t)rank->model->unit_count, sizeof *rank->reference.masters);
     if (rank->reference.masters == NULL) return TT_ERR_MEMORY;
     for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(keep_unit(rank, u, &largest));

@@ -319,6 +319,7 @@ void tt_safetensors_close(struct tt_safetensors *file)
     tt_coded_experts_destroy(file->coded);
     tt_shown_adapters_destroy(file->adapters);
     tt_grown_rows_destroy(file->grown);
+    tt_halves_destroy(file->halves);
     tt_arena_deinit(&file->arena);
     tt_free(file);
 }
@@ -398,6 +399,7 @@ static tt_status read_raw(const struct tt_safetensors *file, const struct tt_saf
     if (file->coded != NULL) return tt_coded_experts_read(file, entry, first, count, to);
     if (file->adapters != NULL) return tt_shown_adapters_read(file, entry, first, count, to);
     if (file->grown != NULL) return tt_grown_rows_read(file, entry, first, count, to);
+    if (file->halves != NULL) return tt_halves_read(file, entry, first, count, to);
     if (file->strides != NULL && !file->strides[entry - file->entries].by_rows)
         return tt_strided_read(file, entry, first, count, to);
     size_t width = tt_dtype_bytes(entry->dtype);

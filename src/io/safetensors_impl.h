@@ -30,6 +30,7 @@ struct tt_safetensors {
     struct tt_coded_experts *coded; /* io/coded_experts.h */
     struct tt_shown_adapters *adapters;
     struct tt_grown_rows *grown; /* io/grown_rows.h */
+    struct tt_halves *halves; /* io/halves.h */
 };
 
 /* A file without a descriptor, at this path, with room for so many entries; NULL where memory ends. */
@@ -61,6 +62,11 @@ TT_MUST_USE tt_status tt_grown_rows_read(const struct tt_safetensors *file,
                                          const struct tt_safetensors_entry *entry, int64_t first,
                                          int64_t count, void *to);
 void tt_grown_rows_destroy(struct tt_grown_rows *grown); /* takes NULL */
+/* The same of a tensor of io/halves.h. */
+TT_MUST_USE tt_status tt_halves_read(const struct tt_safetensors *file,
+                                     const struct tt_safetensors_entry *entry, int64_t first, int64_t count,
+                                     void *to);
+void tt_halves_destroy(struct tt_halves *halves); /* takes NULL */
 /* Reads elements of a tensor that is not stored by rows, in its own type. */
 TT_MUST_USE tt_status tt_strided_read(const struct tt_safetensors *file,
                                       const struct tt_safetensors_entry *entry, int64_t first, int64_t count,

@@ -10,6 +10,7 @@
 #include "job/eval_sets.h"
 #include "job/resolve.h"
 #include "job/task.h"
+#include "model/lora_init.h"
 #include "optim/groups.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -277,6 +278,9 @@ static tt_status check_training(const struct tt_job_spec *job)
     if (job->run.max_steps <= 0 && !(job->run.num_train_epochs > 0))
         return tt_job_usage("the run has no steps: max_steps and num_train_epochs are both 0",
                             "set one of them");
+    const struct tt_lora_init *init;
+    int64_t number;
+    if (job->model.use_peft) TT_TRY(tt_lora_init_find(job->lora.init_weights, &init, &number));
     TT_TRY(check_optimizer(&job->optim));
     warn_of_order(&job->run, &job->data);
     return check_watch(&job->watch);

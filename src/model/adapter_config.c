@@ -183,7 +183,7 @@ static tt_status read_init(const struct tt_json *json, struct tt_lora_config *lo
         bool same = strcmp(name, inits[i].name) == 0 ||
                     (strcmp(inits[i].name, "pissa") == 0 && begins(name, "pissa_niter_"));
         if (!same) continue;
-        lora->gaussian_init = strcmp(name, "gaussian") == 0;
+        if (strcmp(name, "gaussian") == 0) lora->init_weights = inits[i].name;
         if (inits[i].reason == NULL) return TT_OK;
         reason = inits[i].reason;
     }

@@ -22,6 +22,9 @@ TT_MUST_USE tt_status tt_adapter_config_check(const struct tt_lora_config *lora,
  * spelled out) and readable by PEFT from 0.14 on. `base_model` is the model's folder or NULL. */
 TT_MUST_USE tt_status tt_adapter_config_write(const struct tt_model *model, const char *base_model,
                                               struct tt_str *text);
+/* That of the first values alone: where training changes the base, what is saved has twice the rank (lora_init.h). */
+TT_MUST_USE tt_status tt_adapter_config_write_first(const struct tt_model *model, const char *base_model,
+                                                    struct tt_str *text);
 
 /* Opens the weights of an adapter folder for this model. Where the model is the text part of a folder, keys made over
  * the text model alone ("base_model.model.model.layers...") or spelled as before transformers 4.52 become those of the

@@ -3,10 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/alloc.h"
+#include "base/ascii.h"
 #include "base/str.h"
 #include "model/adapter_config.h"
 #include "model/family.h"
 #include "model/lora.h"
+#include "model/lora_init.h"
 #include "model/pattern.h"
 
 /* The release of this format; the key exists since then. */
@@ -164,11 +166,19 @@ static struct tt_json_value *number(double value)
                                                        : tt_json_new_real(value);
 }
 
+static tt_status set_in(struct tt_json_value *object, const char *key, const char *inner,
+                        struct tt_json_value *value)
+{
+    struct tt_json_value *copy = tt_json_copy(tt_json_get(object, key));
+    tt_status status = copy != NULL ? set(copy, inner, value) : no_memory();
+    return status == TT_OK ? set(object, key, copy) : status;
+}
+
 /* JSON objects are written with sorted keys, but the first matching key wins. Where a module matches keys of different
  * values, the pattern is written module by module, so that it does not depend on the order; so it is where the text
  * model is a part, whose keys may be spelled for the text model alone. */
 static tt_status set_values(struct tt_json_value *object, const char *key, const char *text, double fallback,
-                            const struct tt_module_list *modules)
+                            double times, const struct tt_module_list *modules)
 {
     struct tt_value_pattern pattern = {0};
     tt_status status = TT_OK;
@@ -185,10 +195,12 @@ static tt_status set_values(struct tt_json_value *object, const char *key, const
         renamed |= alone != module->path;
         if (alone != module->path) TT_GO(tt_value_pattern_find(&pattern, alone, &value, &ambiguous));
         TT_GO(tt_value_pattern_find(&pattern, module->path, &value, &ambiguous));
-        if (value != fallback) TT_GO(set(spelled_out, module->path, number(value)));
+        if (value != fallback) TT_GO(set(spelled_out, module->path, number(value * times)));
     }
     if (!ambiguous && !renamed && pattern.count > 0) {
         TT_GO(set(object, key, tt_json_copy(pattern.object.root)));
+        for (size_t i = 0; times != 1 && i < pattern.count; i++)
+            TT_GO(set_in(object, key, pattern.keys[i], number(pattern.values[i] * times)));
     } else {
         TT_GO(set(object, key, tt_json_copy(spelled_out)));
     }
@@ -279,11 +291,26 @@ static tt_status add_scores(struct tt_json_value *object)
     return set(object, key, list);
 }
 
-static tt_status set_lora(struct tt_json_value *object, const struct tt_model *model)
+/* The kinds that leave the base as it is, and that PEFT makes anew without its weights where it loads the folder. */
+static tt_status set_init(struct tt_json_value *object, const struct tt_lora_config *lora)
+{
+    const struct tt_lora_init *kind = NULL;
+    int64_t number;
+    bool named = lora->init_weights != NULL && !tt_ascii_same(lora->init_weights, "true");
+    if (named && !lora->from_adapter) TT_TRY(tt_lora_init_find(lora->init_weights, &kind, &number));
+    named = named && (kind == NULL || kind->uses == 0);
+    return set(object, "init_lora_weights",
+               named ? tt_json_new_string(kind != NULL ? kind->name : lora->init_weights)
+                     : tt_json_new_bool(true));
+}
+
+/* `times`: of the ranks, and of the alphas as far as the scaling stays (PeftModel.save_pretrained). */
+static tt_status set_lora(struct tt_json_value *object, const struct tt_model *model, int times)
 {
     const struct tt_lora_config *lora = &model->options.lora;
     const struct tt_module_list *modules = &model->modules;
     const char *default_targets = model->facts.family->default_target_modules;
+    double of_alpha = lora->use_rslora ? sqrt(times) : times;
     TT_TRY(model->facts.part != NULL ? set_exact(object, modules)
                                      : set_targets(object, lora, default_targets, modules));
     if (lora->target_parameters != NULL) {
@@ -292,10 +319,10 @@ static tt_status set_lora(struct tt_json_value *object, const struct tt_model *m
     }
     TT_TRY(set_saved(object, lora->modules_to_save, modules));
     if (model->facts.label_count > 0) TT_TRY(add_scores(object));
-    TT_TRY(set_values(object, "rank_pattern", lora->rank_pattern, (double)lora->r, modules));
-    TT_TRY(set_values(object, "alpha_pattern", lora->alpha_pattern, lora->alpha, modules));
-    TT_TRY(set(object, "r", tt_json_new_integer((int64_t)lora->r)));
-    TT_TRY(set(object, "lora_alpha", number(lora->alpha)));
+    TT_TRY(set_values(object, "rank_pattern", lora->rank_pattern, (double)lora->r, times, modules));
+    TT_TRY(set_values(object, "alpha_pattern", lora->alpha_pattern, lora->alpha, of_alpha, modules));
+    TT_TRY(set(object, "r", tt_json_new_integer(times * lora->r)));
+    TT_TRY(set(object, "lora_alpha", number(of_alpha * lora->alpha)));
     TT_TRY(set(object, "lora_dropout", tt_json_new_real(lora->dropout)));
     TT_TRY(set(object, "use_rslora", tt_json_new_bool(lora->use_rslora)));
     TT_TRY(set(object, "use_dora", tt_json_new_bool(lora->use_dora)));
@@ -303,19 +330,30 @@ static tt_status set_lora(struct tt_json_value *object, const struct tt_model *m
     if (lora->trainable_token_indices != NULL)
         TT_TRY(set_json(object, "trainable_token_indices", lora->trainable_token_indices));
     if (lora->ensure_weight_tying) TT_TRY(set(object, "ensure_weight_tying", tt_json_new_bool(true)));
-    return set(object, "init_lora_weights",
-               lora->gaussian_init ? tt_json_new_string("gaussian") : tt_json_new_bool(true));
+    return set_init(object, lora);
 }
 
-tt_status tt_adapter_config_write(const struct tt_model *model, const char *base_model, struct tt_str *text)
+static tt_status write_times(const struct tt_model *model, const char *base_model, int times,
+                             struct tt_str *text)
 {
     tt_status status = TT_OK;
     struct tt_json_value *object = tt_json_new_object();
     if (object == NULL) return no_memory();
     TT_GO(set_constants(object, model->facts.label_count > 0, base_model));
-    TT_GO(set_lora(object, model));
+    TT_GO(set_lora(object, model, times));
     TT_GO(tt_json_write(object, 2, true, text));
 out:
     tt_json_release(object);
     return status;
+}
+
+tt_status tt_adapter_config_write(const struct tt_model *model, const char *base_model, struct tt_str *text)
+{
+    return write_times(model, base_model, tt_lora_changes_base(&model->options.lora) ? 2 : 1, text);
+}
+
+tt_status tt_adapter_config_write_first(const struct tt_model *model, const char *base_model,
+                                        struct tt_str *text)
+{
+    return write_times(model, base_model, 1, text);
 }

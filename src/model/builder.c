@@ -6,6 +6,7 @@
 #include "backend/ops/gemm_fused.h"
 #include "backend/ops/gemm_scaled.h"
 #include "base/alloc.h"
+#include "base/ascii.h"
 #include "base/number.h"
 #include "model/builder_impl.h"
 #include "nn/adapter_kind.h"
@@ -219,7 +220,8 @@ void tt_builder_token_rows(struct tt_builder *builder, const struct tt_module *m
  * 0. */
 void tt_builder_lora_init(struct tt_builder *builder, int64_t r, tt_param *lora_A, tt_param *lora_B)
 {
-    bool gaussian = builder->model->options.lora.gaussian_init;
+    const char *init = builder->model->options.lora.init_weights;
+    bool gaussian = init != NULL && tt_ascii_same(init, "gaussian");
     if (builder->status != TT_OK) return;
     lora_A->init = gaussian ? TT_INIT_NORMAL : TT_INIT_UNIFORM;
     lora_A->init_scale = gaussian ? 1.0 / (double)r : 1.0 / sqrt((double)lora_A->dims[1]);

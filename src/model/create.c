@@ -7,6 +7,7 @@
 #include "model/family.h"
 #include "model/lora.h"
 #include "model/lora_convert.h"
+#include "model/lora_init.h"
 #include "model/quantization.h"
 #include "model/trained_tokens.h"
 
@@ -216,6 +217,8 @@ static tt_status keep_strings(struct tt_model *model)
                             &lora->rank_pattern,
                             &lora->alpha_pattern,
                             &lora->trainable_token_indices,
+                            &lora->init_weights,
+                            &lora->loftq_config,
                             &model->options.quant.skip_modules,
                             &model->options.quant.plain_modules};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
@@ -244,6 +247,7 @@ tt_status tt_model_create(const struct tt_model_facts *facts, const struct tt_mo
     TT_GO(assign_units(&builder));
     count_params(model);
     set_places(model);
+    TT_GO(tt_lora_init_check(model));
     *out = model;
     model = NULL;
 out:

@@ -6,6 +6,7 @@
 #include "base/ascii.h"
 #include "base/log.h"
 #include "base/str.h"
+#include "model/lora_init.h"
 #include "model/pattern.h"
 
 struct rules {
@@ -99,6 +100,9 @@ static tt_status rules_init(struct rules *rules, const struct tt_lora_config *co
     *rules = (struct rules){
         .config = config, .modules = modules, .layers_name = dot != NULL ? dot + 1 : modules->layers};
     TT_TRY(check_numbers(config));
+    const struct tt_lora_init *init;
+    int64_t number;
+    if (!config->from_adapter) TT_TRY(tt_lora_init_find(config->init_weights, &init, &number));
     TT_TRY(tt_lora_is_all_linear(targets, &rules->all_linear));
     TT_TRY(tt_name_pattern_init(&rules->parameter, "target_parameters", config->target_parameters,
                                 TT_NAMES_AS_LIST));

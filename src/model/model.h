@@ -148,7 +148,8 @@ struct tt_lora_config {
     double dropout;
     bool use_rslora;
     bool use_dora;                   /* the kind of adapter: nn/adapter_kinds.def */
-    bool gaussian_init;              /* init_lora_weights "gaussian"; otherwise kaiming-uniform */
+    const char *init_weights;        /* init_lora_weights (model/lora_init.h); NULL: "true" */
+    const char *loftq_config;        /* NULL or JSON object */
     const char *target_modules;      /* NULL; "all-linear"; a regular expression; or a JSON list as text */
     const char *target_parameters;   /* NULL or JSON list: parameters of experts */
     const char *exclude_modules;     /* NULL, expression or JSON list */

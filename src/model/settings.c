@@ -9,10 +9,6 @@
 /* One row is one paragraph. */
 /* clang-format off */
 
-static const char *const other_init =
-    "PiSSA, OLoRA, EVA, CorDA, LoftQ and the like change the base weights or need a data "
-    "pass; use true (PEFT's default) or gaussian";
-
 /* Keys and meaning: PEFT's LoraConfig; lora_* spellings and defaults: TRL's ModelConfig. */
 const struct tt_setting tt_lora_settings[] = {
     {.name = "lora_r", .aliases = "r", .type = TT_SETTING_INT, FIELD(r), .default_text = "16", .minimum = 1,
@@ -72,9 +68,14 @@ const struct tt_setting tt_lora_settings[] = {
      .changes = TT_CHANGES_RESULT_IF_SET, .of = "language", .needs = "use_peft",
      .help = "Biases of the base that train beside the adapter and are saved with it: all, or lora_only, those of "
              "adapted linears."},
-    {.name = "init_lora_weights", .type = TT_SETTING_BOOL, FIELD(gaussian_init), .default_text = "true",
-     .choices = "true gaussian", .only_reason = other_init,
+    {.name = "init_lora_weights", .type = TT_SETTING_STRING, FIELD(init_weights), .default_text = "true",
      .changes = TT_CHANGES_OTHER, .of = "language", .needs = "use_peft",
-     .help = "true: A is Kaiming-uniform and B zero; gaussian: A is normal with deviation 1 / r."},
+     .help = "First values of A and B. true: A is Kaiming-uniform and B zero; gaussian: A is normal with deviation "
+             "1 / r; orthogonal: both are other than zero, B A is zero; pissa, pissa_niter_N, olora: of the weight, "
+             "and what is left of it is the base; loftq: of what quantization takes from the weight."},
+    {.name = "loftq_config", .type = TT_SETTING_JSON, FIELD(loftq_config), .changes = TT_CHANGES_OTHER,
+     .of = "language", .needs = "use_peft+init_lora_weights=loftq",
+     .help = "Of init_lora_weights loftq: {\"loftq_bits\": 4, \"loftq_iter\": 1}, where the bits are those of "
+             "load_in_4bit or load_in_8bit."},
     {.name = NULL},
 };

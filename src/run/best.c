@@ -10,10 +10,12 @@
 #include "checkpoint/consolidate.h"
 #include "comm/host_values.h"
 #include "engine/rank.h"
+#include "io/halves.h"
 #include "io/output_folder.h"
 #include "job/eval_sets.h"
 #include "launch/world.h"
 #include "model/adapter_config.h"
+#include "model/lora_init.h"
 #include "run/resume.h"
 #include "run/run_job.h"
 
@@ -303,6 +305,8 @@ static tt_status open_weights(const struct tt_load_source *source, const struct 
     if (rank->model->adapter_param_count > 0) {
         TT_TRY(tt_path_set(&name, path, "adapter_model.safetensors"));
         TT_TRY(tt_safetensors_open(name.text, &weights->adapter));
+        if (tt_lora_changes_base(&rank->model->options.lora))
+            TT_TRY(tt_halves_show(TT_HALF_TRAINED, &weights->adapter));
         TT_TRY(tt_adapter_join(&rank->model->facts, &rank->model->options.lora, &weights->adapter));
         weights->source.adapter = weights->adapter;
         weights->source.adapter_only = true; /* the base is as it was, whatever became of its folder */

@@ -81,8 +81,10 @@ tt_status tt_checkpoints_init(struct tt_checkpoints *checkpoints, struct tt_run 
         .dtype = tt_run_save_dtype(run->job.watch->save_dtype, rank->model),
         .stop = run->job.cancel,
         .base = run->data.inputs.folder,
+        .first = run->data.inputs.source.first,
         .base_name = run->job.model->model_name_or_path,
     };
+    if (!config.first.changes_base) config.first.file = NULL;
     *checkpoints = (struct tt_checkpoints){.memory = memory, .first = first};
     tt_task_run_of(&run->data.inputs)->saves(&run->data.inputs, checkpoints->task_files, &config);
     if (run->rank_config.across_processes) TT_TRY(check_shared(run->job.run->output_dir, rank));

@@ -11,8 +11,10 @@
 #include "checkpoint/manifest.h"
 #include "comm/host_values.h"
 #include "engine/rank_config.h"
+#include "io/halves.h"
 #include "launch/world.h"
 #include "model/adapter_config.h"
+#include "model/lora_init.h"
 #include "optim/schedule.h"
 #include "run/run_data.h"
 
@@ -342,6 +344,19 @@ static tt_status check_identity(const struct tt_run_job *job, const struct tt_ru
     return status;
 }
 
+/* A checkpoint of a run over what is left of the base has its adapter beside the first values. */
+static tt_status show_halves(struct tt_resume *resume, struct tt_run_data *data)
+{
+    struct tt_path path;
+    if (!tt_lora_changes_base(&data->inputs.model_options.lora)) return TT_OK;
+    TT_TRY(tt_path_set(&path, resume->folder, "adapter_model.safetensors"));
+    TT_TRY(tt_safetensors_open(path.text, &data->first_values));
+    TT_TRY(tt_halves_show(TT_HALF_FIRST, &data->first_values));
+    data->inputs.source.first =
+        (struct tt_first_adapter){.file = data->first_values, .changes_base = true, .negated = true};
+    return tt_halves_show(TT_HALF_TRAINED, &resume->adapter);
+}
+
 tt_status tt_resume_prepare(const struct tt_run_job *job, struct tt_resume *resume,
                             const struct tt_world *world, struct tt_run_data *data,
                             struct tt_run_length *length)
@@ -349,6 +364,7 @@ tt_status tt_resume_prepare(const struct tt_run_job *job, struct tt_resume *resu
     if (resume->folder == NULL) return TT_OK;
     if (world->first_rank == 0) TT_TRY(check_identity(job, data, length, resume, world));
     if (world->first_rank == 0) TT_TRY(check_tuning(job, &data->inputs, resume));
+    if (resume->adapter != NULL) TT_TRY(show_halves(resume, data));
     data->begin = data->inputs.source;
     if (resume->adapter != NULL) {
         TT_TRY(

@@ -82,6 +82,7 @@ TT_MUST_USE tt_status tt_resume_restore(const struct tt_resume *resume, const st
                                         struct tt_memory *memory);
 /* Names of the identity: the samples of a step, all steps, and those of the warm-up. */
 #define TT_RESUME_SHARED_PROMPT "shared_prompt" /* only where prompts are shared */
+#define TT_RESUME_LORA_INIT "init_lora_weights" /* only where it changes the base */
 #define TT_RESUME_SAMPLES                                                                                    \
     "samples of a step (ranks x per_device_train_batch_size x gradient_accumulation_steps)"
 #define TT_RESUME_STEPS "steps in all (max_steps, num_train_epochs)"

@@ -206,6 +206,7 @@ struct tt_json_value *tt_resume_unwritten(const char *name)
                 return default_of(row);
     if (strcmp(name, "nesterov") == 0 || strcmp(name, TT_RESUME_SHARED_PROMPT) == 0)
         return tt_json_new_bool(false);
+    if (strcmp(name, TT_RESUME_LORA_INIT) == 0) return tt_json_new_string("one that keeps the base");
     return strcmp(name, "fp8_products") == 0 ? tt_json_new_string("none") : NULL;
 }
 

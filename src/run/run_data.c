@@ -35,6 +35,7 @@ tt_status tt_run_data_open(const struct tt_run_job *job, const struct tt_world *
 void tt_run_data_close(struct tt_run_data *data)
 {
     tt_run_data_unorder(data);
+    tt_safetensors_close(data->first_values);
     tt_inputs_close(&data->inputs);
     tt_fingerprint_deinit(&data->fingerprint);
 }

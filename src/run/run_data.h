@@ -17,8 +17,9 @@ struct tt_run_data {
     const struct tt_json_value *identity;
     struct tt_shared_prompt prompt;
     struct tt_inputs inputs;
-    struct tt_load_source begin;       /* of a run that goes on: the values with which it began */
-    struct tt_fingerprint fingerprint; /* of the input files */
+    struct tt_safetensors *first_values; /* owned; NULL: none are read (run/first_adapter.h) */
+    struct tt_load_source begin;         /* of a run that goes on: the values with which it began */
+    struct tt_fingerprint fingerprint;   /* of the input files */
     struct tt_task_data train, eval;
     struct tt_batch_limits train_limits, eval_limits;
 };

@@ -5,6 +5,7 @@
 #include "engine/feed_stream.h"
 #include "engine/rank.h"
 #include "job/language_inputs.h"
+#include "model/lora_init.h"
 #include "run/data_position.h"
 #include "run/resume.h"
 #include "run/task.h"
@@ -246,6 +247,9 @@ static void identify(const struct tt_inputs *inputs, const struct tt_data_config
     else
         tt_json_set(to, "packing_strategy", tt_json_new_null());
     if (inputs->shares_prompts) tt_json_set(to, TT_RESUME_SHARED_PROMPT, tt_json_new_bool(true));
+    const struct tt_lora_config *lora = &inputs->model_options.lora;
+    if (tt_lora_changes_base(lora))
+        tt_json_set(to, TT_RESUME_LORA_INIT, tt_json_new_string(lora->init_weights));
 }
 
 const struct tt_task_run_ops tt_task_run_language = {

@@ -17,6 +17,7 @@
 #include "run/best.h"
 #include "run/completion.h"
 #include "run/disk_space.h"
+#include "run/first_adapter.h"
 #include "run/monitoring.h"
 #include "run/hub_names.h"
 #include "run/hub_push.h"
@@ -302,6 +303,7 @@ static tt_status check_before_start(struct training *training)
     struct tt_model *model = NULL;
     TT_GO(tt_model_create(&inputs->model_facts, &inputs->model_options, &model));
     TT_GO(tt_inputs_check_model(inputs, model));
+    TT_GO(tt_first_adapter_check(run, model));
     TT_GO(tt_resume_check_model(&run->resume, run->rank_config.optimizer, model));
     if (world->first_rank == 0) TT_GO(tt_disk_space_check(run, model));
     TT_GO(tt_run_plan_make(run, world, true));
@@ -403,6 +405,11 @@ static tt_status open_push(struct training *training)
     return tt_hub_push_open(&run->job, &run->rank0.push);
 }
 
+static tt_status make_first_values(struct training *training)
+{
+    return tt_first_adapter_make(&training->run, &training->world);
+}
+
 /* The result is complete without it, so only a run that has not failed fails here. */
 static void close_push(struct training *training)
 {
@@ -480,6 +487,7 @@ static const struct stage stages[] = {
     {.open = find_batch},
     {.open = open_records, .close = close_records, .alone = true},
     {.open = open_push, .close = close_push, .alone = true},
+    {.open = make_first_values},
     {.open = train, .close = report_end},
 };
 enum { STAGES = sizeof stages / sizeof *stages };

@@ -247,6 +247,7 @@ max_samples: 7
 val_size: 3
 deepspeed: examples/deepspeed/ds_z3_offload_config.json
 additional_target: embed_tokens
+pissa_init: true
 disable_shuffling: true
 END
 expect 0 '' convert-config factory.yaml
@@ -254,7 +255,7 @@ gives 'datasets: [{"path": "data/one.json"}, {"path": "owner/two", "split": "ext
     'lora_target_modules: ["q_proj", "v_proj"]' 'objective: dpo' 'beta: 0.3' 'loss_type: hinge' 'load_in_4bit: true' \
     'bnb_4bit_quant_type: nf4' 'bnb_4bit_use_double_quant: true' 'chat_template: chatml' 'max_length: 128' \
     'max_source_samples: 7' 'eval_split_size: 3' 'eval_strategy: epoch' 'sharding_strategy: FULL_SHARD' 'offload_params: true' \
-    'lora_modules_to_save: embed_tokens' 'train_sampling_strategy: sequential' 'learning_rate: 5.0e-05'
+    'lora_modules_to_save: embed_tokens' 'init_lora_weights: pissa_niter_16' 'train_sampling_strategy: sequential' 'learning_rate: 5.0e-05'
 lacks assistant_only_loss
 cat >factory.yaml <<'END'
 model_name_or_path: m
@@ -262,13 +263,13 @@ stage: sft
 finetuning_type: freeze
 dataset: other,ranked,nowhere
 template: vicuna
-pissa_init: true
+shift_attn: true
 pref_loss: orpo
 END
 expect 2 'cannot be carried over' convert-config factory.yaml
 for word in "finetuning_type: use_peft: true for lora, false for full" "data set other has subset" \
     "data set other has prompt as 'question'" "data set other has response as 'answer'" "data set ranked prefers answers" \
-    "has no data set 'nowhere'" "template: remove it where" "pissa_init: init_lora_weights"; do
+    "has no data set 'nowhere'" "template: remove it where" "shift_attn: remove it"; do
     grep -qF -- "$word" err || fail "no '$word' in:" "$(cat err)"
 done
 printf 'model_name_or_path: m\nstage: dpo\ndataset: one\npref_loss: orpo\npref_beta: 0.2\n' >factory.yaml

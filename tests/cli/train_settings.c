@@ -409,7 +409,7 @@ static void contradictions_are_found(void **state)
          "one of: random sequential group_by_length"},
         {"loss_type: dft\n", TT_ERR_UNSUPPORTED, "loss_type 'dft'"},
         {"dtype: float64\n", TT_ERR_UNSUPPORTED, "'dtype'"},
-        {"init_lora_weights: pissa\n", TT_ERR_USAGE, "'init_lora_weights' takes one of: true gaussian"},
+        {"init_lora_weights: pizza\n", TT_ERR_USAGE, "init_lora_weights is 'pizza', which is none of: true"},
         {"max_length: -1\n", TT_ERR_USAGE, "'max_length' takes a number from 0"},
         {"lr_scheduler_type: cosin\n", TT_ERR_UNSUPPORTED, "'lr_scheduler_type' supports only: linear"},
         {"lr_scheduler_kwargs: {cycles: 1}\n", TT_ERR_USAGE, "unknown key 'cycles'"},

@@ -51,7 +51,7 @@ static void defaults_are_pefts(void **state)
     assert_int_equal(
         parse("{\"peft_type\": \"LORA\", \"target_modules\": null, \"rank_pattern\": {}}", &arena, &lora),
         TT_OK);
-    assert_true(lora.enabled && lora.from_adapter && !lora.use_rslora && !lora.gaussian_init);
+    assert_true(lora.enabled && lora.from_adapter && !lora.use_rslora && lora.init_weights == NULL);
     assert_true(lora.r == 8 && lora.alpha == 8 && lora.dropout == 0);
     assert_null(lora.target_modules);
     assert_null(lora.rank_pattern);
