@@ -1,7 +1,7 @@
 /* init_lora_weights loftq: A and B are the largest singular values and vectors of what quantization takes from the
  * weight, W - Q (Li et al., arXiv:2310.08659; PEFT's replace_lora_weights_loftq, which is loftq_init of one iteration).
- * As there, they are not divided by the scaling. The base stays the quantized one, so that the adapter is an adapter of a base
- * that is loaded in so many bits. */
+ * As there, they are not divided by the scaling. The base stays the quantized one, so that the adapter is an adapter of
+ * a base that is loaded in so many bits. */
 #include <string.h>
 
 #include "base/alloc.h"
