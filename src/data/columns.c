@@ -70,6 +70,7 @@ uint64_t tt_columns_sum(const struct tt_columns *columns, const struct tt_column
     for (int c = 0; c < columns->count; c++) {
         const struct tt_column *column = &columns->list[c];
         int32_t per = (int32_t)column->per;
+        if (column->derived) continue;
         sum = tt_crc64(sum, column->name, strlen(column->name) + 1);
         sum = tt_crc64(sum, &per, sizeof per);
         sum = tt_crc64(sum, column->values, count_of(counts, column->per) * sizeof *column->values);

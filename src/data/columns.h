@@ -2,6 +2,7 @@
 #ifndef TT_DATA_COLUMNS_H
 #define TT_DATA_COLUMNS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/error.h"
@@ -10,6 +11,7 @@
 struct tt_column {
     char name[TT_COLUMN_NAME_BYTES];
     enum tt_per per;
+    bool derived;  /* computed from the rows: no part of their sum */
     float *values; /* per token, also of a row: the value of a row stands at the token that it predicts */
 };
 
@@ -33,7 +35,7 @@ TT_MUST_USE tt_status tt_columns_add(struct tt_columns *columns, const char *nam
 void tt_columns_copy(struct tt_columns *columns, const struct tt_column_counts *at,
                      const struct tt_columns *from, const struct tt_column_counts *from_at,
                      const struct tt_column_counts *count);
-/* Continues `sum` (base/crc64.h) over names, kinds and values. */
+/* Continues `sum` (base/crc64.h) over names, kinds and values of those that are not derived. */
 uint64_t tt_columns_sum(const struct tt_columns *columns, const struct tt_column_counts *counts,
                         uint64_t sum);
 

@@ -121,6 +121,21 @@ tt_status tt_dataset_add_column(struct tt_dataset *dataset, const char *name, en
     return tt_columns_add(&store->columns, name, per, &counts, values);
 }
 
+tt_status tt_dataset_derive_column(struct tt_dataset *dataset, const char *name, enum tt_per per,
+                                   float **values)
+{
+    struct tt_columns *columns = &dataset->store.columns;
+    TT_TRY(tt_dataset_add_column(dataset, name, per, NULL));
+    columns->list[columns->count - 1].derived = true;
+    *values = columns->list[columns->count - 1].values;
+    return TT_OK;
+}
+
+size_t tt_dataset_first_token(const struct tt_dataset *dataset, size_t index)
+{
+    return dataset->store.samples[index].first;
+}
+
 uint64_t tt_dataset_sum(const struct tt_dataset *dataset)
 {
     const struct tt_store *store = &dataset->store;

@@ -169,6 +169,12 @@ size_t tt_dataset_group_size(const struct tt_dataset *dataset); /* 1: none were 
  * tt_dataset_group. */
 TT_MUST_USE tt_status tt_dataset_add_column(struct tt_dataset *dataset, const char *name, enum tt_per per,
                                             const float *values);
+/* The same for values that are computed from the rows, and are no part of their sum: *values, 0 so far and owned by the
+ * data set, are to be filled. */
+TT_MUST_USE tt_status tt_dataset_derive_column(struct tt_dataset *dataset, const char *name, enum tt_per per,
+                                               float **values);
+/* The number of tokens of the samples before one: where its values begin in a column per token. */
+size_t tt_dataset_first_token(const struct tt_dataset *dataset, size_t index);
 /* Sum (base/crc64.h) of all tokens, of their supervision, and of groups and columns where there are any. */
 uint64_t tt_dataset_sum(const struct tt_dataset *dataset);
 /* Shuffles the groups by `seed` (shuffle_dataset); the order of epochs that are not shuffled themselves. */

@@ -13,7 +13,8 @@ struct tt_pair_ids {
     struct tt_ids sides[2];           /* chosen, rejected */
     size_t border, shortest, longest; /* as in struct tt_row */
     bool prompt_mismatch, conversation, roles_mapped;
-    float margin; /* of rows that may have one */
+    float margin;        /* of rows that may have one */
+    float references[2]; /* -log p of the sides by a reference, of rows that may have them; 0: none */
 };
 
 struct tt_row_reader {

@@ -95,8 +95,8 @@ TT_MUST_USE tt_status tt_sampler_batch(const struct tt_sampler *sampler, int64_t
 /* The micro batch of the pass that comes before those with gradients. With config.mismatched each of its sequences
  * is a prompt of the same micro batch with the answer, which ends the sample, of the sample before it in the order
  * of the step (of the first one: the last one's; of a step of one sample: that of the step before), cut at
- * max_length: no split of the step changes them. Columns per token and per row are 0. Without: the micro batch
- * itself. */
+ * max_length: no split of the step changes them. Columns per token and per row are 0, those per sequence are the
+ * prompt's. Without: the micro batch itself. */
 TT_MUST_USE tt_status tt_sampler_shared(const struct tt_sampler *sampler, int64_t step, int64_t micro,
                                         int rank, struct tt_batch_storage *storage, struct tt_batch *out);
 

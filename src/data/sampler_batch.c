@@ -152,6 +152,9 @@ static void fill_mismatch(const struct tt_sampler *sampler, const struct tt_samp
             arrays->labels[rows++] = ids[i + 1];
         }
     }
+    for (int c = 0; c < store->columns.count; c++)
+        if (store->columns.list[c].per == TT_PER_SEQUENCE)
+            arrays->columns[c][batch->sequence_count] = store->columns.list[c].values[prompt->sample];
     arrays->values[batch->sequence_count] = (float)store->samples[prompt->sample].value;
     *row_count = rows;
     end_sequence(batch, arrays, at, count);

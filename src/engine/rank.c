@@ -222,6 +222,13 @@ tt_status tt_rank_load_again(struct tt_rank *rank, const struct tt_load_source *
     return tt_shard_context_share(rank->shard);
 }
 
+tt_status tt_rank_load_values(struct tt_rank *rank, const struct tt_load_source *source)
+{
+    struct tt_load_source own = *source;
+    own.adapter_only = own.adapter != NULL;
+    return tt_comm_agree(rank->world, load_units(rank, own));
+}
+
 tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_source *source)
 {
     TT_TRY(tt_rank_check_split(rank));

@@ -74,7 +74,9 @@ struct tt_rank_rows {
 /* The values before the training, of an objective that has a reference with other values than the model with adapters
  * off; empty for any other one. */
 struct tt_rank_reference {
-    struct tt_buffer **masters; /* [model->unit_count], in device memory; NULL: nothing of the unit trains */
+    bool has_values;            /* it is no model with adapters off: it has values of what trains */
+    struct tt_buffer **masters; /* [model->unit_count], in device memory; NULL: nothing of the unit trains,
+                                 * or no pass reads them any more (objective.precomputed) */
     struct tt_buffer *scratch;  /* of the largest of them */
 };
 
@@ -118,6 +120,9 @@ TT_MUST_USE tt_status tt_rank_load(struct tt_rank *rank, const struct tt_load_so
  * objective. */
 TT_MUST_USE tt_status tt_rank_load_again(struct tt_rank *rank, const struct tt_load_source *begin,
                                          const struct tt_load_source *source);
+
+/* Other values of what trains in a rank that is loaded: those of an adapter, or of all weights. Collective. */
+TT_MUST_USE tt_status tt_rank_load_values(struct tt_rank *rank, const struct tt_load_source *source);
 
 /* Whether every unit is whole in this device's memory, so that a pass of this rank needs no transfers. */
 bool tt_rank_is_at_hand(const struct tt_rank *rank);

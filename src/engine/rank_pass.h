@@ -43,6 +43,10 @@ TT_MUST_USE tt_status tt_rank_clear_sums(struct tt_rank *rank);
 /* Runs the reference's pass, if the objective has a reference. Call it after tt_rank_upload; `pass` does not change.
  * Collective. */
 TT_MUST_USE tt_status tt_rank_reference(struct tt_rank *rank, const struct tt_pass *pass);
+/* Gives log p of the batch's rows by the reference, in host memory until the next pass. The rank has the values that
+ * the training begins with. Collective. */
+TT_MUST_USE tt_status tt_rank_compute_reference(struct tt_rank *rank, const struct tt_batch *batch,
+                                                const float **logp_N);
 /* An objective's `share`: whether it has one, and its values are 0 now. Then a pass of its own, without dropout and
  * gradient, for each micro batch of a step, after tt_rank_upload, which does not change `pass`; then the sums over the
  * ranks. Collective. */

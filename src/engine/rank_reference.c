@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "engine/rank_impl.h"
 #include "model/lora_init.h"
+#include "objective/reference.h"
 
 bool tt_rank_has_reference(const struct tt_rank *rank)
 {
@@ -45,8 +46,9 @@ tt_status tt_rank_reference_init(const struct tt_rank_config *config, struct tt_
                 "adapters");
         return status;
     }
-    bool stays = outside == NULL && !config->continues && !tt_lora_changes_base(&rank->model->options.lora);
-    if (!config->train || stays) return TT_OK;
+    bool changes = outside != NULL || config->continues || tt_lora_changes_base(&rank->model->options.lora);
+    rank->reference.has_values = config->train && changes;
+    if (!rank->reference.has_values || rank->objective.precomputed) return TT_OK;
     rank->reference.masters = tt_calloc((size_t)rank->model->unit_count, sizeof *rank->reference.masters);
     if (rank->reference.masters == NULL) return TT_ERR_MEMORY;
     for (int u = 0; u < rank->model->unit_count; u++) TT_TRY(keep_unit(rank, u, &largest));
@@ -88,15 +90,15 @@ static tt_status exchange(struct tt_rank *rank)
     return TT_OK;
 }
 
-tt_status tt_rank_reference(struct tt_rank *rank, const struct tt_pass *pass)
+/* A pass of the reference over a batch, with log p of its rows in `ref_logp_N`. */
+static tt_status run_reference(struct tt_rank *rank, const struct tt_pass *pass)
 {
     struct tt_pass_results results = {0}; /* without sums: these are of the passes with a gradient */
     struct tt_pass own = *pass;
     tt_status status = TT_OK;
     bool exchanged = false;
-    if (!tt_rank_has_reference(rank)) return TT_OK;
     own.out = &results;
-    own.in.adapters_off = !tt_rank_copies_reference(rank);
+    own.in.adapters_off = !rank->reference.has_values;
     own.in.training = own.in.gradient = false;
     TT_GO(exchange(rank));
     exchanged = true;
@@ -107,4 +109,19 @@ out:
     tt_executor_end(rank->executor);
     if (exchanged && status == TT_OK) status = exchange(rank);
     return status;
+}
+
+tt_status tt_rank_reference(struct tt_rank *rank, const struct tt_pass *pass)
+{
+    return tt_objective_runs_reference(&rank->objective) ? run_reference(rank, pass) : TT_OK;
+}
+
+tt_status tt_rank_compute_reference(struct tt_rank *rank, const struct tt_batch *batch, const float **logp_N)
+{
+    struct tt_pass pass;
+    TT_TRY(tt_rank_upload(rank, batch, &pass));
+    pass.in.loss_scale = 1.0f;
+    TT_TRY(run_reference(rank, &pass));
+    *logp_N = rank->rows.ref_logp_N;
+    return TT_OK;
 }

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "comm/host_values.h"
 #include "engine/rank_impl.h"
+#include "objective/reference.h"
 
 int64_t tt_rank_labels(const struct tt_rank *rank)
 {
@@ -78,6 +79,8 @@ static tt_status run_objective(struct tt_rank *rank, const struct tt_batch *batc
     } else if (shared == NULL) {
         rows.lists = tt_step_lists_take(&own->lists, batch->group_count);
     }
+    if (tt_rank_has_reference(rank) && rank->objective.precomputed)
+        TT_TRY(tt_objective_take_reference(&rank->objective, batch, shared != NULL, own->ref_logp_N));
     TT_TRY(read_rows(rank, pass, TT_RESULT_CORRECT, own->correct_N));
     TT_TRY(read_rows(rank, pass, TT_RESULT_ENTROPY, own->entropy_N));
     TT_TRY(read_rows(rank, pass, TT_RESULT_MEAN, own->mean_N));

@@ -5,6 +5,7 @@
 #include "base/number.h"
 #include "job/resolve.h"
 #include "job/task.h"
+#include "objective/reference.h"
 
 #define FIELD(member) .offset = offsetof(struct tt_job_spec, member)
 
@@ -34,6 +35,13 @@ const struct tt_setting tt_loss_settings[] = {
      .help = losses},
     {.name = "loss_weights", .type = TT_SETTING_JSON, FIELD(objectives.loss_weights), .of = "dpo",
      .help = "With dpo and a list of losses: a weight for each, 1 by default."},
+    {.name = "precompute_ref_log_probs", .type = TT_SETTING_BOOL, FIELD(objectives.precompute_ref_log_probs),
+     .default_text = "false", .of = "dpo kto",
+     .help = "With dpo and kto: log p by the reference is computed once before the first step, kept beside prepared "
+     "rows or in output_dir, and read from there; rows may bring it."},
+    {.name = "precompute_ref_batch_size", .type = TT_SETTING_INT, FIELD(objectives.precompute_ref_batch_size),
+     .default_text = "0", .null_text = "0", .maximum = 1 << 20, .of = "dpo kto", .needs = "precompute_ref_log_probs",
+     .help = "With precompute_ref_log_probs: rows of a batch of it; 0: as many as a micro batch has."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -80,6 +88,22 @@ static tt_status check_needs(const struct tt_objective_ops *ops, const struct tt
     return TT_OK;
 }
 
+/* Rows that are read once have no place for values of theirs, and answers of other rows are the same in every epoch
+ * where the order is. */
+static tt_status check_precomputed(const struct tt_objective *objective, const struct tt_job_spec *job)
+{
+    if (job->data.streaming)
+        return refuse(objective->ops, "objective %s precomputes its reference for rows that are read before",
+                      "leave streaming out, or precompute_ref_log_probs");
+    if (tt_objective_mismatches(objective) && job->run.train_sampling_strategy != TT_SAMPLING_SEQUENTIAL)
+        return refuse(
+            objective->ops,
+            "objective %s precomputes the reference of answers to other prompts, which another order "
+            "changes",
+            "set train_sampling_strategy: sequential");
+    return TT_OK;
+}
+
 tt_status tt_objective_settle(const struct tt_settings *settings, struct tt_job_spec *job)
 {
     const struct tt_objectives_spec *spec = &job->objectives;
@@ -94,7 +118,11 @@ tt_status tt_objective_settle(const struct tt_settings *settings, struct tt_job_
     if (spec->loss_weights != NULL) TT_TRY(tt_objective_set_loss_weights(objective, spec->loss_weights));
     TT_TRY(tt_objective_check(objective));
     TT_TRY(check_needs(objective->ops, job));
-    job->data.rows_kind = objective->ops->rows_kind;
+    objective->precomputed =
+        spec->precompute_ref_log_probs && (objective->ops->needs & TT_NEEDS_REFERENCE) != 0;
+    if (objective->precomputed) TT_TRY(check_precomputed(objective, job));
+    bool brings = objective->precomputed && objective->ops->referenced != NULL;
+    job->data.rows_kind = brings ? objective->ops->referenced : objective->ops->rows_kind;
     job->model.scores = (struct tt_scores){.wanted = objective->ops->labels != 0,
                                            .labels = objective->ops->labels > 0 ? objective->ops->labels : 0,
                                            .names = job->data.id2label};

@@ -18,6 +18,8 @@ struct tt_objectives_spec {
     double values[TT_OBJECTIVES][TT_OBJECTIVE_SETTINGS_MAX];
     const char *loss_type;    /* a word or a list as JSON; NULL: the objective's own */
     const char *loss_weights; /* a list as JSON; NULL: each is 1 */
+    bool precompute_ref_log_probs;
+    int64_t precompute_ref_batch_size; /* 0: that of the data */
 };
 
 /* A training; every other kind begins with one and leaves out what its settings do not fill. */

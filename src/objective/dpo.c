@@ -218,6 +218,11 @@ static tt_status run(const struct tt_objective *objective, const struct tt_objec
     return TT_OK;
 }
 
+static bool weighs_reference(const struct tt_objective *objective)
+{
+    return objective->values[LD_ALPHA] != 1;
+}
+
 static bool has_loss(const struct tt_objective *objective, int loss)
 {
     for (int i = 0; i < objective->loss_count; i++)
@@ -280,6 +285,8 @@ const struct tt_objective_ops tt_objective_dpo = {
     .defaults = defaults,
     .needs = TT_NEEDS_REFERENCE | TT_NEEDS_WHOLE_ANSWERS | TT_NEEDS_UNPACKED,
     .rows_kind = &tt_row_pair,
+    .referenced = &tt_row_referenced,
+    .weighs_reference = weighs_reference,
     .share = share,
     .share_losses = 1U << TT_DPO_AOT | 1U << TT_DPO_AOT_UNPAIRED,
     .listed = LISTED,

@@ -126,6 +126,11 @@ struct tt_objective_ops {
     int tallies_of_label;
     void (*finish)(const double *tallies, int64_t label_count, double *sums);
     const struct tt_row_kind *rows_kind; /* of the data (data/row_kind.h); NULL: any supervised rows */
+    /* The kind of rows that may have log p of a precomputed reference, as values, in the place of rows_kind. NULL:
+     * none may. */
+    const struct tt_row_kind *referenced;
+    /* Whether it weighs tokens of the reference, so that log p of a whole answer is not enough. NULL: no. */
+    bool (*weighs_reference)(const struct tt_objective *objective);
     /* NULL, or checks values that do not go together: TT_ERR_USAGE */
     tt_status (*check)(const struct tt_objective *objective);
     /* NULL, or adds values of a micro batch (tt_sampler_shared) to shared[TT_OBJECTIVE_SHARED_MAX]. A pass over all
@@ -151,6 +156,7 @@ struct tt_objective {
     int losses[TT_OBJECTIVE_LOSSES_MAX];
     double loss_weights[TT_OBJECTIVE_LOSSES_MAX]; /* 1 unless they are set */
     int loss_count;                               /* at least 1 */
+    bool precomputed; /* the reference is in columns of the data (objective/reference.h): no passes of it */
 };
 
 /* Places of the objectives of a language model: the values of the setting `objective`. */

@@ -105,6 +105,19 @@ static void share_prompts(const struct tt_plan_spec *spec, const struct tt_share
     limits->rows -= copies;
 }
 
+/* Batches of a reference before the first step are passes without gradient, as those of evaluations. */
+static void add_reference(const struct tt_job_spec *job, const struct tt_batch_limits *train,
+                          struct tt_batch_limits *eval)
+{
+    int64_t batch = job->objectives.precompute_ref_batch_size, own = job->run.per_device_train_batch_size;
+    struct tt_batch_limits limits = *train;
+    if (!job->objective.precomputed || batch <= own) return;
+    int64_t *const counts[] = {&limits.tokens, &limits.sequences, &limits.rows, &limits.keys,
+                               &limits.all_rows};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) *counts[i] = *counts[i] / own * batch;
+    *eval = tt_batch_limits_join(eval, &limits);
+}
+
 static tt_status plan_training(const struct tt_plan_spec *spec, const struct tt_rank_layout *layout,
                                const struct tt_model_facts *model, const struct tt_model_options *options,
                                bool advises, struct tt_plan *plan)
@@ -116,6 +129,7 @@ static tt_status plan_training(const struct tt_plan_spec *spec, const struct tt_
     TT_TRY(tt_tasks[config->task]->limits(spec, model, &limits, &eval));
     TT_TRY(tt_shared_prompt_settle(config, model, options, limits.length, true, &prompt));
     share_prompts(spec, &prompt, &limits);
+    add_reference(config, &limits, &eval);
     TT_TRY(tt_rank_config_make(&config->shard, layout, model, options, TT_RANK_TRAINS, NULL, &rank));
     rank.objective = &config->objective;
     rank.continues = config->model.adapter_name_or_path != NULL;

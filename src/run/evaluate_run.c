@@ -26,6 +26,7 @@ struct evaluation_run {
     struct tt_exact_match exact_match; /* empty: not asked for */
     int first_rank;                    /* of this process */
     struct tt_batch_limits limits;     /* of the rows */
+    struct tt_objective objective;     /* the reference runs with each batch */
     struct tt_rank_config rank_config;
     struct tt_plan plan;
     struct tt_eval_result *result;   /* written by global rank 0 */
@@ -164,7 +165,9 @@ static tt_status prepare(struct evaluation_run *run, const struct tt_world *worl
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
     TT_TRY(tt_rank_config_make(&config->shard, &layout, &run->inputs.model_facts, &run->inputs.model_options,
                                TT_RANK_EVALUATES, run->cancel, &run->rank_config));
-    run->rank_config.objective = &config->objective;
+    run->objective = config->objective;
+    run->objective.precomputed = false;
+    run->rank_config.objective = &run->objective;
     if (run->spec->exact_match)
         TT_TRY(tt_exact_match_init(&run->inputs, run->spec->max_new_tokens, &layout.device, world->world_size,
                                    &run->exact_match));

@@ -41,6 +41,7 @@ struct tt_run {
     struct tt_live *live;       /* NULL or lent: nobody watches */
     char name[80];              /* of the cluster for the run (RUN_UID), or empty */
     struct tt_str compared; /* owned: the settings by which a complete run is recognised (run/completion.h) */
+    int first_rank;         /* of this process */
     double start_seconds;   /* tt_clock_seconds when the run began */
     struct tt_run_rank0 rank0;
 };

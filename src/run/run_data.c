@@ -56,6 +56,23 @@ static tt_status settle_prompts(const struct tt_run_job *job, struct tt_run_data
     return TT_OK;
 }
 
+static tt_status order_reference(const struct tt_run_job *job, int data_size, struct tt_run_data *data)
+{
+    const struct tt_run_spec *run = job->run;
+    const struct tt_reference_order order = {
+        .objective = job->objective,
+        .rows = job->data,
+        .batch_size = job->all->objectives.precompute_ref_batch_size,
+        .train_batch = run->per_device_train_batch_size,
+        .eval_batch = run->per_device_eval_batch_size,
+        .accumulation = run->gradient_accumulation_steps,
+        .max_length = data->inputs.max_length,
+        .data_size = data_size,
+        .shares = data->prompt.shares,
+    };
+    return tt_run_reference_order(&order, &data->inputs, &data->reference);
+}
+
 tt_status tt_run_data_order(const struct tt_run_job *job, int data_size, struct tt_run_data *data,
                             struct tt_run_length *length)
 {
@@ -79,6 +96,7 @@ tt_status tt_run_data_order(const struct tt_run_job *job, int data_size, struct 
     /* A stream has no length: its epoch is the run, as in transformers. */
     tt_run_length_count(length, run, steps_per_epoch > 0 ? steps_per_epoch : run->max_steps);
     data->train_limits = task->limits(&data->inputs, &data->train, length->total_steps);
+    TT_TRY(order_reference(job, data_size, data));
     if (!task->evaluates(&data->inputs)) return TT_OK;
     struct tt_task_order eval = train;
     eval.train = false;
@@ -100,4 +118,5 @@ void tt_run_data_unorder(struct tt_run_data *data)
 {
     tt_task_data_deinit(&data->train);
     tt_task_data_deinit(&data->eval);
+    tt_run_reference_deinit(&data->reference);
 }

@@ -5,6 +5,7 @@
 #include "job/shared_prompt.h"
 #include "launch/fingerprint.h"
 #include "launch/world.h"
+#include "run/reference.h"
 #include "run/run_job.h"
 #include "run/run_length.h"
 #include "run/task.h"
@@ -22,6 +23,7 @@ struct tt_run_data {
     struct tt_fingerprint fingerprint;   /* of the input files */
     struct tt_task_data train, eval;
     struct tt_batch_limits train_limits, eval_limits;
+    struct tt_run_reference reference; /* empty unless it is computed before the first step */
 };
 
 /* Opens the inputs with data->date, and computes their fingerprint. `checkpoint`: NULL, or the one to resume from. */

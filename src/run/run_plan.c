@@ -20,22 +20,29 @@ tt_status tt_run_plan_open(struct tt_run *run, const struct tt_shard_spec *shard
                               &run->shown);
 }
 
+/* Passes of evaluations, and of a reference before the first step. */
+static struct tt_batch_limits without_gradient(const struct tt_run_data *data)
+{
+    return tt_batch_limits_join(&data->eval_limits, &data->reference.limits);
+}
+
 tt_status tt_run_plan_make(struct tt_run *run, const struct tt_world *world, bool advises)
 {
     const struct tt_generation_limits *shown = &run->shown.limits;
     const struct tt_rank_layout layout = tt_rank_layout_of(world);
     struct tt_plan_ranks ranks = tt_rank_layout_ranks(&layout);
     bool shows = run->shown.prompts.count > 0;
-    run->rank_config.limits = tt_batch_limits_join(&run->data.train_limits, &run->data.eval_limits);
+    const struct tt_batch_limits eval = without_gradient(&run->data);
+    run->rank_config.limits = tt_batch_limits_join(&run->data.train_limits, &eval);
     if (shows) {
         const struct tt_batch_limits limits = tt_generation_batch_limits(shown);
         run->rank_config.limits = tt_batch_limits_join(&run->rank_config.limits, &limits);
         TT_TRY(tt_generation_cache_bytes(&run->rank_config, ranks.count, shown,
                                          &run->rank_config.reserved_bytes));
     }
-    TT_TRY((advises ? tt_plan_make
-                    : tt_plan_try)(&run->rank_config, ranks, run->job.run->gradient_accumulation_steps,
-                                   &run->data.train_limits, &run->data.eval_limits, &run->plan));
+    TT_TRY((advises ? tt_plan_make : tt_plan_try)(&run->rank_config, ranks,
+                                                  run->job.run->gradient_accumulation_steps,
+                                                  &run->data.train_limits, &eval, &run->plan));
     tt_run_data_describe_prompts(&run->data, run->plan.prompts, sizeof run->plan.prompts);
     return shows ? tt_generation_plan(&run->rank_config, shown, &run->plan) : TT_OK;
 }

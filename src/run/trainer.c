@@ -418,7 +418,40 @@ static void close_push(struct training *training)
     tt_hub_push_close(rank0->push);
 }
 
+/* Columns for what the reference of the objective says of the rows, where it is computed before the first step. */
+static tt_status open_reference(struct training *training)
+{
+    struct tt_run *run = &training->run;
+    const struct tt_run_spec *spec = run->job.run;
+    const struct tt_reference_config config = {
+        .job = &run->job,
+        .inputs = &run->data.inputs,
+        .fingerprint = &run->data.fingerprint,
+        .device = run->rank_config.device.kind,
+        .samples = tt_world_data_size(&training->world) * spec->per_device_train_batch_size *
+                   spec->gradient_accumulation_steps,
+        .reads = training->world.first_rank == 0,
+    };
+    run->first_rank = training->world.first_rank;
+    return tt_run_reference_open(&config, &run->data.reference);
+}
+
 /* ---- The training ---- */
+
+/* Loads the values that the run begins or goes on with. A reference that is still to be computed is that of the values
+ * at the begin. */
+static tt_status load(struct tt_run *run, const struct tt_world_rank *place, struct tt_rank *rank)
+{
+    struct tt_run_reference *reference = &run->data.reference;
+    struct tt_load_source source = run->data.inputs.source, begin = run->data.begin;
+    bool leads = tt_comm_rank(place->comm) == run->first_rank, resumes = run->resume.folder != NULL, missing;
+    source.cancel = begin.cancel = run->job.cancel;
+    TT_TRY(tt_run_reference_share(reference, rank->world, leads, &missing));
+    if (!missing) return resumes ? tt_rank_load_again(rank, &begin, &source) : tt_rank_load(rank, &source);
+    TT_TRY(tt_rank_load(rank, resumes ? &begin : &source));
+    TT_TRY(tt_run_reference_compute(reference, &run->job, rank, leads));
+    return resumes ? tt_rank_load_values(rank, &source) : TT_OK;
+}
 
 static tt_status rank_main(void *context, const struct tt_world_rank *place)
 {
@@ -429,12 +462,8 @@ static tt_status rank_main(void *context, const struct tt_world_rank *place)
     tt_comm_set_activity(place->comm, "loading the model");
     tt_status status = tt_rank_init(&config, &rank);
     status = tt_comm_agree(place->comm, status);
-    struct tt_load_source source = run->data.inputs.source, begin = run->data.begin;
-    source.cancel = begin.cancel = run->job.cancel;
     double start = tt_clock_seconds();
-    if (status == TT_OK)
-        status = run->resume.folder != NULL ? tt_rank_load_again(&rank, &begin, &source)
-                                            : tt_rank_load(&rank, &source);
+    if (status == TT_OK) status = load(run, place, &rank);
     if (status == TT_OK) status = tt_resume_load(&run->resume, run->job.cancel, &rank);
     if (tt_comm_rank(place->comm) == 0) run->resume.load_seconds = tt_clock_seconds() - start;
     if (status == TT_OK && run->shown.prompts.count > 0)
@@ -488,6 +517,7 @@ static const struct stage stages[] = {
     {.open = open_records, .close = close_records, .alone = true},
     {.open = open_push, .close = close_push, .alone = true},
     {.open = make_first_values},
+    {.open = open_reference, .alone = true},
     {.open = train, .close = report_end},
 };
 enum { STAGES = sizeof stages / sizeof *stages };

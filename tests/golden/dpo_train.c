@@ -3,7 +3,8 @@
  * (kto/make_kto.py): loss, rewards, log p, logits, accuracy, gradient norm and learning rate of 8 steps and two
  * evaluations in fp32, with the losses sigmoid and robust, from an adapter whose B is zero; from one that is the
  * reference; of all weights; with losses that sort pairs; the same from rows with another number of pairs in a micro
- * batch, on two ranks; and runs that are stopped and resumed. */
+ * batch, on two ranks; and runs that are stopped and
+ * resumed; and with the reference computed before the first step, read from a file, or brought by the rows. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -369,6 +370,185 @@ static void resumes(const char *name, const char *more, const char *weights)
     test_same_file(a, b);
 }
 
+/* Settings as words, with `folder` as the folder of prepared rows. */
+static void train_words(const char *words, const char *folder, const char *output)
+{
+    struct test_words list = {0};
+    char kept[300];
+    snprintf(kept, sizeof kept, "%s", test_at(folder));
+    test_words_add(&list, words);
+    test_words_pair(&list, "dataset_prepared_path", kept);
+    train_ok(list.list, output);
+}
+
+static tt_status note_path(void *context, const char *path)
+{
+    return tt_str_printf(context, "%s", path);
+}
+
+static void same_adapter(const char *one, const char *other)
+{
+    char a[400], b[400];
+    snprintf(a, sizeof a, "%s/adapter_model.safetensors", test_at(one));
+    snprintf(b, sizeof b, "%s/adapter_model.safetensors", test_at(other));
+    test_same_file(a, b);
+}
+
+#define BEFORE "save_strategy no precompute_ref_log_probs true "
+
+/* The reference is computed before the first step: the same numbers, with every kind of reference and split. */
+static void precomputed(void **state)
+{
+    static const struct {
+        const char *objective, *run, *output, *settings;
+    } runs[] = {
+        {"dpo", "sigmoid", "before", BEFORE "per_device_train_batch_size 4 per_device_eval_batch_size 6"},
+        {"dpo", "sigmoid", "before_split",
+         BEFORE "per_device_train_batch_size 1 gradient_accumulation_steps 2 per_device_eval_batch_size 2 "
+                "ranks 2 precompute_ref_batch_size 5"},
+        {"dpo", "continued", "before_continued",
+         BEFORE "per_device_train_batch_size 4 per_device_eval_batch_size 6 adapter_name_or_path " GOLDEN
+                "/llama2/adapter_random"},
+        {"dpo", "full", "before_full",
+         BEFORE "per_device_train_batch_size 4 per_device_eval_batch_size 6 adapter_name_or_path null "
+                "use_peft false learning_rate 0.001 ranks 2 per_device_train_batch_size 2"},
+        {"dpo", "aot", "before_aot",
+         BEFORE
+         "per_device_train_batch_size 4 per_device_eval_batch_size 6 loss_type aot label_smoothing 0.1"},
+    };
+    (void)state;
+    make_inputs();
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        train_words(runs[i].settings, runs[i].output, runs[i].output);
+        compare_log(runs[i].objective, runs[i].run, runs[i].output);
+    }
+    train_words("save_strategy no per_device_train_batch_size 4 per_device_eval_batch_size 6", "before",
+                "beside");
+    same_adapter("before", "beside");
+}
+
+/* Answers to other prompts have a reference of their own; another split of the step has the same. */
+static void precomputed_kto(void **state)
+{
+    static const char *const splits[] = {
+        "per_device_train_batch_size 4 per_device_eval_batch_size 4",
+        "per_device_train_batch_size 2 per_device_eval_batch_size 2 ranks 2 precompute_ref_batch_size 1",
+        "per_device_train_batch_size 1 gradient_accumulation_steps 4 per_device_eval_batch_size 4 "
+        "precompute_ref_batch_size 2"};
+    char rows[300];
+    (void)state;
+    make_inputs();
+    test_copy_lines(GOLDEN "/kto/train.jsonl", 4, test_at("labelled.jsonl"));
+    snprintf(rows, sizeof rows, "%s", test_at("labelled.jsonl"));
+    for (size_t i = 0; i < sizeof splits / sizeof *splits; i++) {
+        struct test_words words = {0};
+        test_words_add(&words, "objective kto dataset_name " GOLDEN "/kto/train.jsonl " BEFORE);
+        test_words_add(&words, splits[i]);
+        test_words_pair(&words, "eval_dataset", rows);
+        train_ok(words.list, "before_kto");
+        compare_log("kto", "kto", "before_kto");
+    }
+    static const char *const shuffled[] = {"objective",
+                                           "kto",
+                                           "dataset_name",
+                                           GOLDEN "/kto/train.jsonl",
+                                           "precompute_ref_log_probs",
+                                           "true",
+                                           "train_sampling_strategy",
+                                           "random",
+                                           NULL};
+    assert_int_equal(train(shuffled, "shuffled"), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->message, "which another order changes"));
+}
+
+/* Rows of pairs with log p of a reference; those of row `without` lack one, or both. */
+static void write_given(const char *path, int without, bool both)
+{
+    struct tt_str text = {0}, lines = {0};
+    int row = 0;
+    assert_int_equal(tt_file_read(GOLDEN "/dpo/train.jsonl", 1 << 20, &text), TT_OK);
+    for (char *line = strtok(text.data, "\n"); line != NULL; line = strtok(NULL, "\n"), row++) {
+        line[strlen(line) - 1] = '\0';
+        assert_int_equal(tt_str_printf(&lines, "%s", line), TT_OK);
+        if (row != without) assert_int_equal(tt_str_printf(&lines, ", \"ref_chosen_logps\": -12.5"), TT_OK);
+        if (row != without || !both)
+            assert_int_equal(tt_str_printf(&lines, ", \"ref_rejected_logps\": -14.25"), TT_OK);
+        assert_int_equal(tt_str_printf(&lines, "}\n"), TT_OK);
+    }
+    assert_int_equal(tt_file_write_atomic(path, lines.data, lines.bytes), TT_OK);
+    tt_str_deinit(&text);
+    tt_str_deinit(&lines);
+}
+
+static tt_status train_given(const char *settings, const char *output)
+{
+    struct test_words words = {0};
+    char rows[300];
+    snprintf(rows, sizeof rows, "%s", test_at("given.jsonl"));
+    test_words_add(&words, "precompute_ref_log_probs true save_strategy no eval_strategy no "
+                           "per_device_train_batch_size 1");
+    test_words_add(&words, settings);
+    test_words_pair(&words, "dataset_name", rows);
+    return train(words.list, output);
+}
+
+/* The loss of the first step follows from its log p and from what the row says. */
+static void given(void **state)
+{
+    struct tt_json log = {0};
+    char path[400];
+    (void)state;
+    make_inputs();
+    write_given(test_at("given.jsonl"), -1, false);
+    assert_int_equal(train_given("max_steps 1", "given"), TT_OK);
+    snprintf(path, sizeof path, "%s/trainer_state.json", test_at("given"));
+    assert_int_equal(tt_json_read(path, 1 << 20, &log), TT_OK);
+    const struct tt_json_value *row = tt_json_at(tt_json_get(log.root, "log_history"), 0);
+    double chosen = tt_json_number(tt_json_get(row, "logps/chosen")) + 12.5;
+    double rejected = tt_json_number(tt_json_get(row, "logps/rejected")) + 14.25;
+    double loss = tt_json_number(tt_json_get(row, "loss"));
+    assert_true(fabs(loss - log1p(exp(-0.3 * (chosen - rejected)))) < 1e-6 * (1 + loss));
+    tt_json_deinit(&log);
+    assert_int_equal(train_given("ld_alpha 0.5", "given_ld"), TT_ERR_USAGE);
+    assert_non_null(strstr(tt_error_last()->message, "ld_alpha weighs tokens"));
+    write_given(test_at("given.jsonl"), 3, true);
+    assert_int_equal(train_given("max_steps 1", "given_some"), TT_ERR_DATA);
+    assert_non_null(
+        strstr(tt_error_last()->message, "11 of the 12 training rows bring log p of a reference"));
+    write_given(test_at("given.jsonl"), 3, false);
+    assert_int_equal(train_given("max_steps 1", "given_half"), TT_ERR_DATA);
+    assert_non_null(
+        strstr(tt_error_last()->message, "the row has 'ref_rejected_logps', and no 'ref_chosen_logps'"));
+}
+
+/* A file that is there is read; one that is damaged is made anew. */
+static void kept(void **state)
+{
+    static const char settings[] = BEFORE "eval_strategy no per_device_train_batch_size 4 max_steps 3";
+    char pattern[400];
+    struct tt_str paths = {0}, whole = {0}, again = {0};
+    (void)state;
+    make_inputs();
+    train_words(settings, "kept", "kept_first");
+    snprintf(pattern, sizeof pattern, "%s/reference-*.logps", test_at("kept"));
+    assert_int_equal(tt_path_match(pattern, note_path, &paths), TT_OK);
+    assert_int_equal(tt_file_read(tt_str_text(&paths), 1 << 20, &whole), TT_OK);
+    for (size_t damage = 0; damage < whole.bytes; damage += 29) {
+        whole.data[damage] ^= 16;
+        assert_int_equal(tt_file_write_atomic(tt_str_text(&paths), whole.data, whole.bytes), TT_OK);
+        whole.data[damage] ^= 16;
+        train_words(settings, "kept", "kept_damaged");
+        assert_int_equal(tt_file_read(tt_str_text(&paths), 1 << 20, &again), TT_OK);
+        assert_int_equal(again.bytes, whole.bytes);
+        assert_memory_equal(again.data, whole.data, whole.bytes);
+        tt_str_deinit(&again);
+        if (damage > 100) damage += whole.bytes / 3;
+    }
+    same_adapter("kept_first", "kept_damaged");
+    tt_str_deinit(&paths);
+    tt_str_deinit(&whole);
+}
+
 static void resumed(void **state)
 {
     static const char adapter[] = "adapter_model.safetensors", whole[] = "model.safetensors";
@@ -379,6 +559,9 @@ static void resumed(void **state)
     resumes("cpo", "objective cpo", adapter);
     resumes("continued", "objective dpo adapter_name_or_path " GOLDEN "/llama2/adapter_random", adapter);
     resumes("full", "objective dpo use_peft false adapter_name_or_path null", whole);
+    resumes("before", "objective dpo precompute_ref_log_probs true", adapter);
+    resumes("before_full",
+            "objective dpo use_peft false adapter_name_or_path null precompute_ref_log_probs true", whole);
 }
 
 int main(void)
@@ -391,6 +574,10 @@ int main(void)
                                        cmocka_unit_test(orpo),
                                        cmocka_unit_test(cpo),
                                        cmocka_unit_test(kto),
+                                       cmocka_unit_test(precomputed),
+                                       cmocka_unit_test(precomputed_kto),
+                                       cmocka_unit_test(given),
+                                       cmocka_unit_test(kept),
                                        cmocka_unit_test(resumed)};
     return cmocka_run_group_tests(tests, test_root_create, test_root_remove);
 }

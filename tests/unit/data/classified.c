@@ -1,5 +1,5 @@
-/* Rows with a label of the whole and pairs with a margin: the values of their samples, and which rows are refused with
- * which message; the names of labels. */
+/* Rows with a label of the whole and pairs with a margin or with log p by a reference: the values of their samples, and
+ * which rows are refused with which message; the names of labels. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,6 +64,14 @@ static void values_are_of_their_rows(void **state)
                  "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cc\", \"margin\": 1.5}\n"
                  "{\"prompt\": \"ab\", \"chosen\": \"a\", \"rejected\": \"b\"}\n",
                  (const double[]){1.5, 1.5, 0, 0}, (const int[]){2, 3, 3, 3}, 4);
+    check_values(
+        &tt_row_referenced,
+        "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"cc\", \"ref_chosen_logps\": -1.5, "
+        "\"ref_rejected_logps\": -2}\n"
+        "{\"prompt\": \"ab\", \"chosen\": \"a\", \"rejected\": \"b\", \"reference_chosen_logps\": 0, "
+        "\"reference_rejected_logps\": -0.25}\n"
+        "{\"prompt\": \"ab\", \"chosen\": \"a\", \"rejected\": \"b\", \"ref_chosen_logps\": null}\n",
+        (const double[]){1.5, 2, (double)1e-30F, 0.25, 0, 0}, (const int[]){2, 3, 3, 3, 3, 3}, 6);
 }
 
 static void other_rows_are_refused(void **state)
@@ -85,6 +93,13 @@ static void other_rows_are_refused(void **state)
         {&tt_row_margin, "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", \"margin\": \"x\"}",
          "'margin' is no finite number"},
         {&tt_row_margin, "{\"prompt\": \"a\", \"completion\": \"b\"}", "the row has no preference"},
+        {&tt_row_referenced,
+         "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", \"ref_chosen_logps\": 1, "
+         "\"ref_rejected_logps\": -1}",
+         "'ref_chosen_logps' is no log p: a number of at most 0"},
+        {&tt_row_referenced,
+         "{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\", \"ref_chosen_logps\": -1}",
+         "the row has 'ref_chosen_logps', and no 'ref_rejected_logps'"},
     };
     struct tt_tokenizer *tokenizer = make_tokenizer();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
