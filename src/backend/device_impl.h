@@ -25,6 +25,7 @@
 #include "backend/ops/grouped_gemm.h"
 #include "backend/ops/latent_heads.h"
 #include "backend/ops/ready_heads.h"
+#include "backend/ops/log_squares.h"
 #include "backend/ops/lora_gradients.h"
 #include "backend/ops/noise.h"
 #include "backend/ops/muon.h"

@@ -62,7 +62,7 @@ struct tt_rank_config {
 /* Host memory of an objective that compares rows; empty for an objective of single rows. */
 struct tt_rank_rows {
     float *block; /* owns the memory of all arrays, each for the rows of the largest micro batch */
-    float *logp_N, *ref_logp_N, *entropy_N, *mean_N, *scale_N, *folded_N;
+    float *logp_N, *ref_logp_N, *entropy_N, *mean_N, *squares_N, *scale_N, *folded_N;
     int32_t *correct_N;
     float *scores_BL, *dscores_BL; /* of a head with scores, for the sequences of the largest micro batch */
     double *tallies;               /* owned: [tally_count], of an objective that has some */

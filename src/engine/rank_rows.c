@@ -18,7 +18,7 @@ tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank 
     size_t rows = (size_t)(limits->all_rows > limits->rows ? limits->all_rows : limits->rows);
     size_t scores = (size_t)(tt_rank_labels(rank) * config->limits.sequences);
     if (ops->rows == NULL || tt_device_is_plan(rank->device)) return TT_OK;
-    float *block = tt_calloc(7 * rows + 2 * scores + 1, sizeof *block);
+    float *block = tt_calloc(8 * rows + 2 * scores + 1, sizeof *block);
     if (block == NULL) return TT_ERR_MEMORY;
     rank->rows = (struct tt_rank_rows){.block = block,
                                        .logp_N = block,
@@ -28,8 +28,9 @@ tt_status tt_rank_rows_init(const struct tt_rank_config *config, struct tt_rank 
                                        .scale_N = block + 4 * rows,
                                        .correct_N = (int32_t *)(block + 5 * rows),
                                        .folded_N = block + 6 * rows,
-                                       .scores_BL = block + 7 * rows,
-                                       .dscores_BL = block + 7 * rows + scores,
+                                       .squares_N = block + 7 * rows,
+                                       .scores_BL = block + 8 * rows,
+                                       .dscores_BL = block + 8 * rows + scores,
                                        .tally_count = (size_t)(tt_rank_labels(rank) * ops->tallies_of_label)};
     rank->rows.tallies = tt_calloc(rank->rows.tally_count + 1, sizeof *rank->rows.tallies);
     return rank->rows.tallies != NULL ? TT_OK : TT_ERR_MEMORY;
@@ -69,6 +70,7 @@ static tt_status run_objective(struct tt_rank *rank, const struct tt_batch *batc
         .correct_N = own->correct_N,
         .entropy_N = own->entropy_N,
         .mean_N = own->mean_N,
+        .squares_N = pass->in.want_squares ? own->squares_N : NULL,
         .shared = own->shared,
         .scale_N = shared == NULL ? own->scale_N : NULL,
         .sums = shared == NULL ? own->sums : NULL,
@@ -84,7 +86,9 @@ static tt_status run_objective(struct tt_rank *rank, const struct tt_batch *batc
     TT_TRY(read_rows(rank, pass, TT_RESULT_CORRECT, own->correct_N));
     TT_TRY(read_rows(rank, pass, TT_RESULT_ENTROPY, own->entropy_N));
     TT_TRY(read_rows(rank, pass, TT_RESULT_MEAN, own->mean_N));
+    if (pass->in.want_squares) TT_TRY(read_rows(rank, pass, TT_RESULT_SQUARES, own->squares_N));
     TT_TRY(tt_rank_read_logp(rank, pass, own->logp_N));
+    if (pass->in.want_squares) tt_rank_unfold_rows(rank, own->squares_N);
     tt_rank_unfold_rows(rank, own->correct_N);
     tt_rank_unfold_rows(rank, own->entropy_N);
     tt_rank_unfold_rows(rank, own->mean_N);

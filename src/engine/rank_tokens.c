@@ -273,6 +273,7 @@ static tt_status place_folded(struct tt_rank *rank, const struct tt_batch *batch
     if (rank->objective.ops->rows != NULL) {
         int64_t scores = tt_rank_labels(rank);
         pass->in.scales_follow = true;
+        pass->in.want_squares = tt_objective_reads_squares(&rank->objective);
         if (scores > 0)
             pass->in.dscores_BL = tt_tensor_2d(next, TT_F32, batch->sequence_count, scores);
         else

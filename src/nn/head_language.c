@@ -3,6 +3,7 @@
 
 #include "backend/ops/cross_entropy.h"
 #include "backend/ops/elementwise.h"
+#include "backend/ops/log_squares.h"
 
 static bool in_parts(const struct tt_pass *pass)
 {
@@ -47,6 +48,11 @@ tt_status tt_head_loss(const struct tt_head *head, const struct tt_pass *pass, b
         .soft_cap = head->soft_cap,
         .gradient = gradient,
     };
+    if (pass->in.want_squares && !gradient) {
+        const struct tt_log_squares_args squares = {
+            logits_NV, result_rows(pass, TT_RESULT_SQUARES, first, count), head->soft_cap};
+        TT_TRY(tt_log_squares(pass->lent.stream, &squares));
+    }
     return tt_cross_entropy(pass->lent.stream, &args);
 }
 
@@ -163,6 +169,8 @@ static tt_status give_rows(const struct tt_pass *pass, int64_t rows)
     TT_TRY(give(pass, TT_RESULT_LOSS, "loss of rows", TT_F32, rows));
     TT_TRY(give(pass, TT_RESULT_CORRECT, "hits of rows", TT_I32, rows));
     TT_TRY(give(pass, TT_RESULT_ENTROPY, "entropy of rows", TT_F32, rows));
+    if (pass->in.want_squares)
+        TT_TRY(give(pass, TT_RESULT_SQUARES, "squares of rows", TT_F32, rows));
     if (!pass->in.scales_follow) return TT_OK;
     return give(pass, TT_RESULT_MEAN, "mean logits of rows", TT_F32, rows);
 }

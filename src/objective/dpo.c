@@ -5,7 +5,9 @@
  * Others: dpo_losses.h. The loss of a step is the mean over its pairs; several losses are added with their weights.
  * aot and aot_unpaired sort the pairs of the step first, and compare what stands at the same place.
  * With ld_alpha (arXiv 2409.06411) the tokens of an answer beyond the length of the shorter one have that weight in
- * both sums; another divergence than the reverse KL one (arXiv 2309.16240) makes scores of the ratios. */
+ * both sums; another divergence than the reverse KL one (arXiv 2309.16240) makes scores of the ratios. use_weighting
+ * (arXiv 2406.11827) multiplies the loss of a pair by exp(mean(log p - log sum p^2)) of both answers, over their
+ * tokens, without gradient. */
 #include <math.h>
 
 #include "data/row_kind.h"
@@ -13,7 +15,7 @@
 #include "objective/objective.h"
 #include "objective/pairs.h"
 
-enum { BETA, LABEL_SMOOTHING, DISCOPOP_TAU, F_DIVERGENCE, F_ALPHA, LD_ALPHA };
+enum { BETA, LABEL_SMOOTHING, DISCOPOP_TAU, F_DIVERGENCE, F_ALPHA, LD_ALPHA, USE_WEIGHTING };
 
 /* Names and defaults are those of TRL's DPOConfig. One row reads as one paragraph. */
 /* clang-format off */
@@ -33,6 +35,9 @@ const struct tt_setting tt_objective_dpo_settings[] = {
     {.name = "ld_alpha", TT_OBJECTIVE_SETTING(LD_ALPHA), .default_text = "1", .null_text = "1", .minimum = 0,
      .maximum = 1.0000001, .of = "dpo",
      .help = "With dpo: the weight of an answer's tokens beyond the length of the shorter answer (LD-DPO)."},
+    {.name = "use_weighting", TT_OBJECTIVE_SETTING(USE_WEIGHTING), .default_text = "false", .choices = "false true",
+     .synonyms = "False=false True=true 0=false 1=true no=false yes=true", .of = "dpo",
+     .help = "With dpo: true weighs each pair by how likely its answers are to the model itself (WPO)."},
     {.name = NULL},
 };
 /* clang-format on */
@@ -55,6 +60,7 @@ struct pair {
     struct tt_pair_side sides[2];
     struct tt_pair_report ratios[2]; /* log p as the loss weighs it; less that of the reference */
     int64_t shared;                  /* tokens of the shorter answer */
+    double likely;                   /* the weight of the pair */
     double by_ratio[2], by_token;    /* of the step's loss, by the ratio, and by log p of each chosen token */
 };
 
@@ -62,6 +68,15 @@ struct pair {
 static double weight_of(const struct tt_objective *objective, const struct pair *pair, int s, int64_t n)
 {
     return n - pair->sides[s].first < pair->shared ? 1 : objective->values[LD_ALPHA];
+}
+
+/* exp of the mean over an answer's tokens of log p - log sum p^2. */
+static double likeliness(const struct tt_objective_rows *rows, const struct tt_pair_side *side)
+{
+    double sum = 0, tokens = side->tokens > 0 ? (double)side->tokens : 1;
+    for (int64_t n = side->first; n < side->end; n++)
+        sum += (double)rows->logp_N[n] - (double)rows->squares_N[n];
+    return exp(sum / tokens);
 }
 
 static void read_ratios(const struct tt_objective *objective, const struct tt_objective_rows *rows,
@@ -160,7 +175,7 @@ static double add_losses(const struct tt_objective *objective, const struct tt_o
         } else if (objective->losses[i] == TT_DPO_AOT || objective->losses[i] == TT_DPO_AOT_UNPAIRED) {
             value += add_transport(objective, objective->losses[i], weight, &rows->lists, g, pair);
         } else {
-            value += add_loss(objective, objective->losses[i], weight, pair);
+            value += add_loss(objective, objective->losses[i], weight * pair->likely, pair);
         }
     }
     return value;
@@ -187,6 +202,8 @@ static struct pair read_pair(const struct tt_objective *objective, const struct 
         *row = pair.sides[s].end;
     }
     read_ratios(objective, rows, &pair);
+    pair.likely =
+        rows->squares_N == NULL ? 1 : likeliness(rows, &pair.sides[0]) * likeliness(rows, &pair.sides[1]);
     return pair;
 }
 
@@ -223,6 +240,11 @@ static bool weighs_reference(const struct tt_objective *objective)
     return objective->values[LD_ALPHA] != 1;
 }
 
+static bool reads_squares(const struct tt_objective *objective)
+{
+    return objective->values[USE_WEIGHTING] != 0;
+}
+
 static bool has_loss(const struct tt_objective *objective, int loss)
 {
     for (int i = 0; i < objective->loss_count; i++)
@@ -248,6 +270,19 @@ static tt_status check_divergence(const struct tt_objective *objective)
     return TT_OK;
 }
 
+/* Losses that are no values of a single pair. */
+static tt_status check_weighting(const struct tt_objective *objective)
+{
+    static const int others[] = {TT_DPO_SFT, TT_DPO_AOT, TT_DPO_AOT_UNPAIRED};
+    char name[TT_OBJECTIVE_WORD_BYTES];
+    for (size_t i = 0; i < sizeof others / sizeof *others && reads_squares(objective); i++) {
+        if (!has_loss(objective, others[i])) continue;
+        return tt_fail(TT_ERR_USAGE, "use_weighting weighs pairs, and loss_type %s is no loss of a pair",
+                       tt_objective_loss_word(objective, others[i], name));
+    }
+    return TT_OK;
+}
+
 /* Settings of single losses, which TRL ignores with others. */
 static tt_status check(const struct tt_objective *objective)
 {
@@ -258,6 +293,7 @@ static tt_status check(const struct tt_objective *objective)
     char name[TT_OBJECTIVE_WORD_BYTES], wanted[TT_OBJECTIVE_WORD_BYTES];
     (void)tt_objective_loss_word(objective, objective->losses[0], name);
     TT_TRY(check_divergence(objective));
+    TT_TRY(check_weighting(objective));
     if (has_loss(objective, TT_DPO_EXO_PAIR) && objective->values[LABEL_SMOOTHING] == 0) {
         tt_status status = tt_fail(TT_ERR_USAGE, "loss_type exo_pair needs a label_smoothing above 0");
         tt_hint("its paper recommends 1e-3");
@@ -287,6 +323,7 @@ const struct tt_objective_ops tt_objective_dpo = {
     .rows_kind = &tt_row_pair,
     .referenced = &tt_row_referenced,
     .weighs_reference = weighs_reference,
+    .reads_squares = reads_squares,
     .share = share,
     .share_losses = 1U << TT_DPO_AOT | 1U << TT_DPO_AOT_UNPAIRED,
     .listed = LISTED,

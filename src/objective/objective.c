@@ -239,6 +239,11 @@ bool tt_objective_shares(const struct tt_objective *objective)
     return ops->share != NULL && shares;
 }
 
+bool tt_objective_reads_squares(const struct tt_objective *objective)
+{
+    return objective->ops->reads_squares != NULL && objective->ops->reads_squares(objective);
+}
+
 void tt_objective_count(struct tt_objective_counts *counts, const struct tt_step_facts *facts)
 {
     counts->tokens += facts->supervised;

@@ -87,6 +87,7 @@ struct tt_objective_rows {
     const int32_t *correct_N;                 /* 1 where the label is the arg max */
     const float *entropy_N;                   /* of the predictions */
     const float *mean_N;                      /* of the logits over the vocabulary */
+    const float *squares_N; /* log of the sum of squares of the probabilities; NULL unless ops->reads_squares */
     const float *scores_BL;                   /* [sequences][label_count] */
     int64_t label_count;
     const double *shared;            /* [TT_OBJECTIVE_SHARED_MAX] sums of ops->share over the step */
@@ -131,6 +132,8 @@ struct tt_objective_ops {
     const struct tt_row_kind *referenced;
     /* Whether it weighs tokens of the reference, so that log p of a whole answer is not enough. NULL: no. */
     bool (*weighs_reference)(const struct tt_objective *objective);
+    /* Whether it reads squares_N, which costs a pass over the logits. NULL: no. */
+    bool (*reads_squares)(const struct tt_objective *objective);
     /* NULL, or checks values that do not go together: TT_ERR_USAGE */
     tt_status (*check)(const struct tt_objective *objective);
     /* NULL, or adds values of a micro batch (tt_sampler_shared) to shared[TT_OBJECTIVE_SHARED_MAX]. A pass over all
@@ -193,6 +196,8 @@ TT_MUST_USE tt_status tt_objective_run(const struct tt_objective *objective,
                                        const struct tt_objective_rows *rows, double *shared);
 /* Whether the passes of `share` come first. */
 bool tt_objective_shares(const struct tt_objective *objective);
+/* Whether the head makes squares_N for it. */
+bool tt_objective_reads_squares(const struct tt_objective *objective);
 /* The counts of a step, added to those of others. */
 void tt_objective_count(struct tt_objective_counts *counts, const struct tt_step_facts *facts);
 /* The end of the rows of sequence `s`, which begin at `first`. */

@@ -233,37 +233,46 @@ static void sorted(void **state)
     }
 }
 
+/* Pairs weighed by how likely their answers are to the model: whole, and split. */
+static void weighted(void **state)
+{
+    static const struct {
+        const char *run, *output, *settings;
+    } runs[] = {
+        {"weighted", "weighted", "per_device_train_batch_size 4 per_device_eval_batch_size 6"},
+        {"weighted", "weighted_split",
+         "per_device_train_batch_size 1 gradient_accumulation_steps 2 per_device_eval_batch_size 2 ranks 2 "
+         "shared_prompt false"},
+        {"weighted_robust", "weighted_robust",
+         "per_device_train_batch_size 4 per_device_eval_batch_size 6 loss_type [\"robust\",\"sigmoid_norm\"] "
+         "label_smoothing 0.1 adapter_name_or_path " GOLDEN "/llama2/adapter_random"}};
+    (void)state;
+    make_inputs();
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        struct test_words words = {0};
+        test_words_add(&words, "save_strategy no use_weighting true");
+        test_words_add(&words, runs[i].settings);
+        train_ok(words.list, runs[i].output);
+        compare_log("dpo", runs[i].run, runs[i].output);
+    }
+}
+
 /* The same rows, settings and adapter with ORPO, which has no reference; then split. */
 static void orpo(void **state)
 {
-    static const char *const settings[] = {"objective",
-                                           "orpo",
-                                           "per_device_train_batch_size",
-                                           "4",
-                                           "per_device_eval_batch_size",
-                                           "6",
-                                           "save_strategy",
-                                           "no",
-                                           NULL};
-    static const char *const two_ranks[] = {"objective",
-                                            "orpo",
-                                            "per_device_train_batch_size",
-                                            "1",
-                                            "gradient_accumulation_steps",
-                                            "2",
-                                            "per_device_eval_batch_size",
-                                            "2",
-                                            "save_strategy",
-                                            "no",
-                                            "ranks",
-                                            "2",
-                                            NULL};
+    static const char *const splits[][2] = {
+        {"orpo", "per_device_train_batch_size 4 per_device_eval_batch_size 6"},
+        {"orpo_split",
+         "per_device_train_batch_size 1 gradient_accumulation_steps 2 per_device_eval_batch_size 2 ranks 2"}};
     (void)state;
     make_inputs();
-    train_ok(settings, "orpo");
-    compare_log("orpo", "orpo", "orpo");
-    train_ok(two_ranks, "orpo_split");
-    compare_log("orpo", "orpo", "orpo_split");
+    for (size_t i = 0; i < 2; i++) {
+        struct test_words words = {0};
+        test_words_add(&words, "objective orpo save_strategy no");
+        test_words_add(&words, splits[i][1]);
+        train_ok(words.list, splits[i][0]);
+        compare_log("orpo", "orpo", splits[i][0]);
+    }
 }
 
 /* CPO, then SimPO, then CPO split. */
@@ -571,6 +580,7 @@ int main(void)
                                        cmocka_unit_test(split),
                                        cmocka_unit_test(sorted),
                                        cmocka_unit_test(copied_reference),
+                                       cmocka_unit_test(weighted),
                                        cmocka_unit_test(orpo),
                                        cmocka_unit_test(cpo),
                                        cmocka_unit_test(kto),

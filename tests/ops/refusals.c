@@ -6,6 +6,7 @@
 
 #include "backend/ops/attention.h"
 #include "backend/ops/center.h"
+#include "backend/ops/log_squares.h"
 #include "backend/ops/channels.h"
 #include "backend/ops/columns.h"
 #include "backend/ops/conv.h"
@@ -231,6 +232,11 @@ static void rows_and_elements(void **state)
     struct tt_sum_rows_args sum = {matrix(0, TT_F32, 2, 4), vector(1, TT_F32, 4)};
     test_ok(tt_sum_rows(device.stream, &sum));
     REFUSE(tt_sum_rows, sum, args.x_RD.dims[0] = 0, "sum_rows: x has no rows");
+    struct tt_log_squares_args squares = {matrix(0, TT_F32, 2, 4), vector(1, TT_F32, 2), 0};
+    test_ok(tt_log_squares(device.stream, &squares));
+    REFUSE(tt_log_squares, squares, args.y_N = vector(1, TT_F32, 3), "log_squares: y");
+    REFUSE(tt_log_squares, squares, args.soft_cap = -1, "soft_cap -1 is negative");
+    REFUSE(tt_log_squares, squares, args.y_N = vector(0, TT_F32, 2), "log_squares: ");
     struct tt_center_args center = {matrix(0, TT_F32, 2, 4), matrix(1, TT_F32, 2, 4)};
     test_ok(tt_center(device.stream, &center));
     REFUSE(tt_center, center, args.y_ND = matrix(1, TT_BF16, 2, 4), "center: y");

@@ -377,6 +377,12 @@ static tt_status plan_cast(struct tt_stream *stream, const struct tt_cast_args *
     return moves(stream, size(args->x) + size(args->y));
 }
 
+/* The largest first, then the sums. */
+static tt_status plan_log_squares(struct tt_stream *stream, const struct tt_log_squares_args *args)
+{
+    return moves(stream, 2.0 * size(args->logits_NV));
+}
+
 static tt_status plan_cross_entropy(struct tt_stream *stream, const struct tt_cross_entropy_args *args)
 {
     return moves(stream, size(args->logits_NV) * (args->gradient ? 3.0 : 1.0));

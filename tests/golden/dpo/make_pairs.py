@@ -11,7 +11,7 @@
     train.json         log_history of 8 steps of AdamW on the rows of train.jsonl, 4 pairs a step in one micro batch, from
                        ../llama2/adapter_init, whose B is zero, with an evaluation of 6 rows in one batch after steps 4
                        and 8: one with the loss sigmoid, one with robust, one from ../llama2/adapter_random, whose
-                       reference is a copy of that adapter, one of all weights, and two whose losses sort pairs
+                       reference is a copy of that adapter, one of all weights, two whose losses sort pairs, and two with use_weighting
 
     defaults.json      the defaults of DPOConfig that SFTConfig does not have, or has otherwise
 
@@ -178,7 +178,9 @@ def main():
     make_tokenizer()
     runs = {"sigmoid": run(), "robust": run(loss_type=["robust"], label_smoothing=0.1),
             "continued": run("adapter_random"), "full": run(None, learning_rate=1e-3),
-            "aot": run(loss_type=["aot"], label_smoothing=0.1), "aot_unpaired": run(loss_type=["aot_unpaired", "sft"])}
+            "aot": run(loss_type=["aot"], label_smoothing=0.1), "aot_unpaired": run(loss_type=["aot_unpaired", "sft"]),
+            "weighted": run(use_weighting=True),
+            "weighted_robust": run("adapter_random", use_weighting=True, loss_type=["robust", "sigmoid_norm"], label_smoothing=0.1)}
     (HERE / "train.json").write_text(json.dumps({"versions": VERSIONS, "settings": SETTINGS, "runs": runs}, indent=1) + "\n")
 
 
