@@ -4,6 +4,7 @@
  * of the same form. */
 #include <string.h>
 
+#include "base/alloc.h"
 #include "serve/call_format.h"
 
 enum { DEPTH_MAX = 32, WRITTEN_DEPTH_MAX = 12 };
@@ -119,7 +120,37 @@ static tt_status find(struct tt_call_search *search, struct tt_span text, bool *
 
 /* ---- Forced calls ---- */
 
-static tt_status write_value(const struct tt_call_model *model, const struct tt_json_value *schema, int depth,
+/* Parts are copied while they are written: the values of all copies together are bounded. */
+enum { WRITTEN_VALUES_MAX = 1 << 16, WRITTEN_MEMBERS_MAX = 1024 /* of an object */ };
+
+struct writing {
+    const struct tt_call_model *model;
+    size_t left; /* of WRITTEN_VALUES_MAX */
+};
+
+static size_t count_values(const struct tt_json_value *value)
+{
+    size_t count = 1;
+    for (size_t i = 0; i < tt_json_count(value); i++)
+        count +=
+            count_values(tt_json_is_object(value) ? tt_json_member(value, i).value : tt_json_at(value, i));
+    return count;
+}
+
+/* A copy of a part, paid for. */
+static tt_status copy_part(struct writing *writing, const struct tt_json_value *part,
+                           struct tt_json_value **copy)
+{
+    size_t count = count_values(part);
+    if (count > writing->left)
+        return tt_fail(TT_ERR_USAGE, "the parameters are too many, or nested too deep, for calls of this "
+                                     "model's form");
+    writing->left -= count;
+    *copy = tt_json_copy(part);
+    return *copy != NULL ? TT_OK : TT_ERR_MEMORY;
+}
+
+static tt_status write_value(struct writing *writing, const struct tt_json_value *schema, int depth,
                              struct tt_json_value **part);
 
 /* The marks of a template: those of Gemma 4, or of FunctionGemma. */
@@ -150,82 +181,109 @@ static struct tt_json_value *maybe(struct tt_json_value *part)
 }
 
 /* "KEY:" and the value of a member. */
-static tt_status write_member(const struct tt_call_model *model, struct tt_json_member member, int depth,
+static tt_status write_member(struct writing *writing, struct tt_json_member member, int depth,
                               struct tt_json_value **part)
 {
     struct tt_json_value *value = NULL;
     if (strpbrk(member.key.data, ":,{}[]\"") != NULL || member.key.bytes == 0)
         return tt_fail(TT_ERR_USAGE, "the key '%.60s' cannot be written in calls of this model's form",
                        member.key.data);
-    TT_TRY(write_value(model, member.value, depth, &value));
+    TT_TRY(write_value(writing, member.value, depth, &value));
     *part = join(join(tt_json_pack("{s:t}", "text", member.key), text_part(":")), value);
     return TT_OK;
 }
 
 /* The members of an object from number `first` on, behind it those that may be left out with their commas. */
-static struct tt_json_value *members_from(const struct tt_json_value *schema,
-                                          const struct tt_json_value *ones, size_t first)
+static tt_status members_from(struct writing *writing, const struct tt_json_value *ones, const bool *required,
+                              size_t first, struct tt_json_value **part)
 {
-    const struct tt_json_value *properties = tt_json_get(schema, "properties");
-    struct tt_json_value *parts = tt_json_new_list();
-    tt_json_append_copy(parts, tt_json_at(ones, first));
-    for (size_t i = first + 1; i < tt_json_count(ones); i++) {
-        struct tt_json_value *next = join(text_part(","), tt_json_copy(tt_json_at(ones, i)));
-        bool required = tt_call_is_required(schema, tt_json_member(properties, i).key);
-        tt_json_append(parts, required ? next : maybe(next));
+    struct tt_json_value *parts = tt_json_new_list(), *one = NULL;
+    tt_status status = copy_part(writing, tt_json_at(ones, first), &one);
+    if (status == TT_OK) tt_json_append(parts, one);
+    for (size_t i = first + 1; i < tt_json_count(ones) && status == TT_OK; i++) {
+        status = copy_part(writing, tt_json_at(ones, i), &one);
+        if (status != TT_OK) break;
+        one = join(text_part(","), one);
+        tt_json_append(parts, required[i] ? one : maybe(one));
     }
-    return tt_json_pack("{s:o}", "sequence", parts);
+    *part = tt_json_pack("{s:o}", "sequence", parts);
+    if (status != TT_OK) tt_json_release(*part);
+    return status;
+}
+
+/* The choice of beginnings: any member up to the first that is required, or none. */
+static tt_status write_beginnings(struct writing *writing, const struct tt_json_value *ones,
+                                  const bool *required, struct tt_json_value *begins)
+{
+    struct tt_json_value *part = NULL;
+    for (size_t i = 0; i < tt_json_count(ones); i++) {
+        TT_TRY(members_from(writing, ones, required, i, &part));
+        tt_json_append(begins, part);
+        if (required[i]) return TT_OK;
+    }
+    tt_json_append(begins, text_part(""));
+    return TT_OK;
 }
 
 /* The members of an object in their order, which begins with any of them up to the first that is required. */
-static tt_status write_members(const struct tt_call_model *model, const struct tt_json_value *schema,
-                               int depth, struct tt_json_value **part)
+static tt_status write_members(struct writing *writing, const struct tt_json_value *schema, int depth,
+                               struct tt_json_value **part)
 {
     const struct tt_json_value *properties = tt_json_get(schema, "properties");
+    size_t count = tt_json_count(properties);
+    if (count > WRITTEN_MEMBERS_MAX || tt_json_count(tt_json_get(schema, "required")) > WRITTEN_MEMBERS_MAX)
+        return tt_fail(TT_ERR_USAGE,
+                       "an object with more than %d members is not supported in calls of this model's form",
+                       WRITTEN_MEMBERS_MAX);
+    bool *required = tt_calloc(count + 1, sizeof *required);
+    if (required == NULL) return TT_ERR_MEMORY;
     struct tt_json_value *ones = tt_json_new_list(), *begins = tt_json_new_list(), *one = NULL;
-    bool required = false;
     tt_status status = TT_OK;
-    for (size_t i = 0; i < tt_json_count(properties) && status == TT_OK; i++) {
-        status = write_member(model, tt_json_member(properties, i), depth, &one);
+    for (size_t i = 0; i < count && status == TT_OK; i++) {
+        required[i] = tt_call_is_required(schema, tt_json_member(properties, i).key);
+        status = write_member(writing, tt_json_member(properties, i), depth, &one);
         if (status == TT_OK) tt_json_append(ones, one);
     }
-    for (size_t i = 0; i < tt_json_count(ones) && status == TT_OK && !required; i++) {
-        tt_json_append(begins, members_from(schema, ones, i));
-        required = tt_call_is_required(schema, tt_json_member(properties, i).key);
-    }
-    if (!required) tt_json_append(begins, text_part(""));
+    if (status == TT_OK) status = write_beginnings(writing, ones, required, begins);
     tt_json_release(ones);
+    tt_free(required);
     *part = tt_json_pack("{s:[{s:s}, {s:o}, {s:s}]}", "sequence", "text", "{", "choice", begins, "text", "}");
     if (status != TT_OK) tt_json_release(*part);
     return status;
 }
 
-static tt_status write_object(const struct tt_call_model *model, const struct tt_json_value *schema,
-                              int depth, struct tt_json_value **part)
+static tt_status write_object(struct writing *writing, const struct tt_json_value *schema, int depth,
+                              struct tt_json_value **part)
 {
     TT_TRY(tt_call_check_keywords(schema, " type properties required additionalProperties "));
     const struct tt_json_value *more = tt_json_get(schema, "additionalProperties");
     if (tt_json_is_object(more))
         return tt_fail(TT_ERR_USAGE, "additionalProperties with a schema is not supported in calls of this "
                                      "model's form");
-    return write_members(model, schema, depth, part);
+    return write_members(writing, schema, depth, part);
 }
 
-static tt_status write_list(const struct tt_call_model *model, const struct tt_json_value *schema, int depth,
+static tt_status write_list(struct writing *writing, const struct tt_json_value *schema, int depth,
                             struct tt_json_value **part)
 {
-    struct tt_json_value *item = NULL;
+    struct tt_json_value *item = NULL, *again = NULL;
     TT_TRY(tt_call_check_keywords(schema, " type items "));
-    TT_TRY(write_value(model, tt_json_get(schema, "items"), depth, &item));
-    struct tt_json_value *more = tt_json_pack("{s:o}", "repeat", join(text_part(","), tt_json_copy(item)));
+    TT_TRY(write_value(writing, tt_json_get(schema, "items"), depth, &item));
+    tt_status status = copy_part(writing, item, &again);
+    if (status != TT_OK) {
+        tt_json_release(item);
+        return status;
+    }
+    struct tt_json_value *more = tt_json_pack("{s:o}", "repeat", join(text_part(","), again));
     *part = tt_json_pack("{s:[{s:s}, o, {s:s}]}", "sequence", "text", "[", maybe(join(item, maybe(more))),
                          "text", "]");
     return TT_OK;
 }
 
-static tt_status write_text(const struct tt_call_model *model, const struct tt_json_value *schema,
+static tt_status write_text(struct writing *writing, const struct tt_json_value *schema,
                             struct tt_json_value **part)
 {
+    const struct tt_call_model *model = writing->model;
     struct tt_json_value *text = NULL;
     TT_TRY(tt_call_text_part(schema, quotes[marks_of(model)], &text));
     *part =
@@ -233,7 +291,7 @@ static tt_status write_text(const struct tt_call_model *model, const struct tt_j
     return TT_OK;
 }
 
-static tt_status write_value(const struct tt_call_model *model, const struct tt_json_value *schema, int depth,
+static tt_status write_value(struct writing *writing, const struct tt_json_value *schema, int depth,
                              struct tt_json_value **part)
 {
     static const char *const plain[] = {"integer", "number", "boolean", "null"};
@@ -243,10 +301,11 @@ static tt_status write_value(const struct tt_call_model *model, const struct tt_
             TT_ERR_USAGE,
             "parameters that are more than %d deep are not supported in calls of this model's form",
             WRITTEN_DEPTH_MAX);
-    if (tt_json_count(schema) > 0 && tt_call_is_text(schema)) return write_text(model, schema, part);
+    if (tt_json_count(schema) > 0 && tt_call_is_text(schema)) return write_text(writing, schema, part);
     if (type.data != NULL && tt_span_equals(type, "object"))
-        return write_object(model, schema, depth + 1, part);
-    if (type.data != NULL && tt_span_equals(type, "array")) return write_list(model, schema, depth + 1, part);
+        return write_object(writing, schema, depth + 1, part);
+    if (type.data != NULL && tt_span_equals(type, "array"))
+        return write_list(writing, schema, depth + 1, part);
     for (size_t i = 0; type.data != NULL && i < sizeof plain / sizeof *plain; i++) {
         if (!tt_span_equals(type, plain[i])) continue;
         *part = tt_json_pack("{s:O}", "json", schema);
@@ -259,7 +318,8 @@ static tt_status write(const struct tt_call_model *model, const struct tt_json_v
                        struct tt_json_value **part)
 {
     struct tt_json_value *schema = tt_call_schema(function), *arguments = NULL;
-    tt_status status = write_object(model, schema, 0, &arguments);
+    struct writing writing = {model, WRITTEN_VALUES_MAX};
+    tt_status status = write_object(&writing, schema, 0, &arguments);
     tt_json_release(schema);
     if (status != TT_OK) return status;
     *part = tt_json_pack("{s:[o, o, o, o]}", "sequence", mark_part(model, marks),

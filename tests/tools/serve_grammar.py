@@ -2,6 +2,7 @@
 import json
 import re
 import sys
+import time
 
 from served import CHAT, TEXT, Server, chat, check, content_of, events_of, failures, joined
 
@@ -126,6 +127,14 @@ NESTED = {"type": "object", "required": ["where", "days"], "properties": {
     "share": {"type": "number", "minimum": 0, "maximum": 1}}}
 
 
+def nested_lists(depth, item):
+    return {"type": "array", "items": nested_lists(depth - 1, item)} if depth > 0 else item
+
+
+def optional(count):
+    return {"type": "object", "properties": {f"a{i}": {"type": "null"} for i in range(count)}}
+
+
 def test_nested_calls(server):
     """Gemma's values: texts with the form's own marks in them, lists and objects, members that may be left out."""
     tools, kinds, cities = [{"type": "function", "function": {"name": "plan", "parameters": NESTED}}], set(), set()
@@ -148,10 +157,15 @@ def test_nested_calls(server):
                               ({"type": "object", "minProperties": 1}, "'minProperties'"),
                               ({"type": "object", "additionalProperties": {"type": "null"}}, "additionalProperties"),
                               ({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "null"}, "maxItems": 2}}},
-                               "'maxItems'")):
+                               "'maxItems'"),
+                              (optional(20000), "more than 1024 members"), (optional(1000), "too many"),
+                              ({"type": "object", "properties": {"a": nested_lists(11, {"type": "string", "enum": [
+                                  f"word {i}" for i in range(400)]})}}, "too many")):
+        begin = time.monotonic()
         status, text = server.ask(CHAT, {**chat(), "tool_choice": "required", "tools": [{"type": "function", "function": {
             "name": "f", "parameters": parameters}}]})
-        check(status == 400 and words in json.loads(text)["error"]["message"], "refusal of", parameters, status, text)
+        check(status == 400 and words in json.loads(text)["error"]["message"], "refusal of", str(parameters)[:300], status, text)
+        check(time.monotonic() - begin < 5, "the refusal took", time.monotonic() - begin, "s")
 
 
 def test_messages(server):
