@@ -99,7 +99,7 @@ static tt_status run_reference(struct tt_rank *rank, const struct tt_pass *pass)
     bool exchanged = false;
     own.out = &results;
     own.in.adapters_off = !rank->reference.has_values;
-    own.in.training = own.in.gradient = false;
+    own.in.training = own.in.gradient = own.in.want_squares = false;
     TT_GO(exchange(rank));
     exchanged = true;
     TT_GO(tt_executor_forward(rank->executor, &own));

@@ -114,7 +114,7 @@ static void add_reference(const struct tt_job_spec *job, const struct tt_batch_l
     if (!job->objective.precomputed || batch <= own) return;
     int64_t *const counts[] = {&limits.tokens, &limits.sequences, &limits.rows, &limits.keys,
                                &limits.all_rows};
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) *counts[i] = *counts[i] / own * batch;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) *counts[i] = *counts[i] * batch / own;
     *eval = tt_batch_limits_join(eval, &limits);
 }
 

@@ -13,6 +13,7 @@
 #include "comm/host_values.h"
 #include "data/row_kind.h"
 #include "engine/rank_pass.h"
+#include "model/lora_init.h"
 #include "objective/reference.h"
 #include "run/reference_file.h"
 #include "run/task.h"
@@ -84,6 +85,8 @@ static tt_status order_set(const struct tt_reference_order *order, struct tt_dat
     TT_TRY(tt_sampler_create(dataset, &config, &set->sampler));
     set->dataset = dataset;
     set->what = what;
+    set->samples = batch * accumulation * order->data_size;
+    set->most = order->max_length;
     reference->count++;
     TT_TRY(look_at_rows(order->objective, set));
     tt_sampler_limits(set->sampler, 0, tt_sampler_steps_per_epoch(set->sampler), &limits);
@@ -110,12 +113,28 @@ void tt_run_reference_deinit(struct tt_run_reference *reference)
 
 /* ---- The key ---- */
 
+/* The settings of a new adapter whose first values are part of the model that training begins with. */
+static tt_status describe_adapter(const struct tt_reference_config *config, struct tt_str *key)
+{
+    const struct tt_lora_config *lora = &config->inputs->model_options.lora;
+    const char *const texts[] = {lora->init_weights,        lora->target_modules, lora->exclude_modules,
+                                 lora->layers_to_transform, lora->layers_pattern, lora->rank_pattern,
+                                 lora->alpha_pattern};
+    if (!tt_lora_changes_base(lora)) return TT_OK;
+    TT_TRY(tt_str_printf(key, "adapter: seed %lld, r %lld, alpha %.17g, rslora %d\n",
+                         (long long)config->job->run->seed, (long long)lora->r, lora->alpha,
+                         (int)lora->use_rslora));
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        TT_TRY(tt_str_printf(key, "%s\n", texts[i] != NULL ? texts[i] : "-"));
+    return TT_OK;
+}
+
 /* The key has, beside the rows, the model and the adapter to start from, how weights are stored and computed, and the
- * steps, where answers of other rows are part of it. */
-static tt_status describe(const struct tt_reference_config *config, struct tt_str *key)
+ * steps and the length, where answers of other rows are part of it. */
+static tt_status describe(const struct tt_reference_config *config, const struct tt_reference_set *set,
+                          struct tt_str *key)
 {
     const struct tt_model_options *options = &config->inputs->model_options;
-    struct tt_json_value *words = tt_json_new_object();
     for (size_t i = 0; i < config->fingerprint->count; i++) {
         const struct tt_fingerprint_part *part = &config->fingerprint->parts[i];
         if (part->role == TT_FINGERPRINT_MODEL || part->role == TT_FINGERPRINT_ADAPTER)
@@ -125,7 +144,10 @@ static tt_status describe(const struct tt_reference_config *config, struct tt_st
         TT_TRY(tt_str_printf(key, "random: %lld\n", (long long)config->job->run->seed));
     TT_TRY(tt_str_printf(key, "%s, %s\n", config->device, tt_dtype_torch_name(options->compute_dtype)));
     if (tt_objective_mismatches(config->job->objective))
-        TT_TRY(tt_str_printf(key, "steps of %lld\n", (long long)config->samples));
+        TT_TRY(tt_str_printf(key, "steps of %lld, cut at %lld\n", (long long)set->samples,
+                             (long long)set->most));
+    TT_TRY(describe_adapter(config, key));
+    struct tt_json_value *words = tt_json_new_object();
     tt_task_run_of(config->inputs)->identify(config->inputs, config->job->data, words);
     words = tt_json_finish(words);
     tt_status status = words != NULL ? tt_json_write(words, 0, true, key) : TT_ERR_MEMORY;
@@ -137,7 +159,7 @@ static tt_status name_file(const struct tt_reference_config *config, struct tt_r
 {
     struct tt_str key = {0};
     const char *prepared = config->job->data->prepared_path;
-    tt_status status = describe(config, &key);
+    tt_status status = describe(config, set, &key);
     const uint64_t sum = tt_dataset_sum(set->dataset);
     set->key = tt_crc64(tt_crc64(0, key.data, key.bytes), &sum, sizeof sum);
     tt_str_deinit(&key);

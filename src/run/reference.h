@@ -18,6 +18,7 @@ struct tt_reference_set {
     struct tt_sampler *sampler; /* owned: its rows once, in their order */
     struct tt_str path;         /* owned: of the file */
     uint64_t key;
+    int64_t samples, most;     /* of a step; tokens of a sequence */
     float *logps, *mismatched; /* lent: the columns; NULL: none */
     bool given;                /* the rows bring it */
     bool found;                /* the file had it; in the process of rank 0 */
@@ -51,7 +52,6 @@ struct tt_reference_config {
     const struct tt_inputs *inputs;
     const struct tt_fingerprint *fingerprint;
     const char *device; /* its kind */
-    int64_t samples;    /* of a step */
     bool reads;         /* this is the process of rank 0, which has the files */
 };
 /* Makes the columns and reads the files. */

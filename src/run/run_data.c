@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/number.h"
+#include "job/language_inputs.h"
 #include "run/resume.h"
 
 /* A file that takes a moment is named before it is read. */
@@ -66,7 +67,7 @@ static tt_status order_reference(const struct tt_run_job *job, int data_size, st
         .train_batch = run->per_device_train_batch_size,
         .eval_batch = run->per_device_eval_batch_size,
         .accumulation = run->gradient_accumulation_steps,
-        .max_length = data->inputs.max_length,
+        .max_length = tt_inputs_pack_length(&data->inputs, job->data),
         .data_size = data_size,
         .shares = data->prompt.shares,
     };

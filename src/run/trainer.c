@@ -422,14 +422,11 @@ static void close_push(struct training *training)
 static tt_status open_reference(struct training *training)
 {
     struct tt_run *run = &training->run;
-    const struct tt_run_spec *spec = run->job.run;
     const struct tt_reference_config config = {
         .job = &run->job,
         .inputs = &run->data.inputs,
         .fingerprint = &run->data.fingerprint,
         .device = run->rank_config.device.kind,
-        .samples = tt_world_data_size(&training->world) * spec->per_device_train_batch_size *
-                   spec->gradient_accumulation_steps,
         .reads = training->world.first_rank == 0,
     };
     run->first_rank = training->world.first_rank;
