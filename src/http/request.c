@@ -165,6 +165,15 @@ static bool lists(const char *list, const char *word)
     return false;
 }
 
+/* Whether one of the headers of this name does. */
+static bool any_lists(const struct tt_http_request *request, const char *name, const char *word)
+{
+    for (size_t i = 0; i < request->fields_count; i++)
+        if (tt_ascii_same(request->fields[i].name, name) && lists(request->fields[i].value, word))
+            return true;
+    return false;
+}
+
 static size_t count_fields(const struct tt_http_request *request, const char *name)
 {
     size_t count = 0;
@@ -210,9 +219,8 @@ static bool set_meaning(struct tt_http_request *request)
             return refuse(request, 417, "only 100-continue can be expected\n");
         request->expects = true;
     }
-    const char *connection = tt_http_request_field(request, "Connection");
-    if (connection == NULL) connection = "";
-    request->keeps = request->old ? lists(connection, "keep-alive") : !lists(connection, "close");
+    request->keeps = request->old ? any_lists(request, "Connection", "keep-alive")
+                                  : !any_lists(request, "Connection", "close");
     return true;
 }
 
@@ -310,8 +318,8 @@ static bool read_line(struct tt_http_request *request, const char *data, size_t 
 
 static void set_size(struct tt_http_request *request)
 {
-    const char *end = request->line + strcspn(request->line, " \t;");
-    if (!read_number(request->line, end, 16, 15, &request->left))
+    const char *end = request->line + strcspn(request->line, " \t;"), *behind = end + strspn(end, " \t");
+    if ((*behind != '\0' && *behind != ';') || !read_number(request->line, end, 16, 15, &request->left))
         refuse(request, 400, "the size of a chunk is no number\n");
     else
         request->step = request->left > 0 ? TT_HTTP_AT_CHUNK : TT_HTTP_AT_TRAILER;

@@ -190,9 +190,12 @@ static bool read_request(struct connection *connection)
 {
     struct tt_http_request *request = &connection->request;
     while (connection->in_taken < connection->in.bytes) {
-        bool head = request->step == TT_HTTP_AT_HEAD;
+        bool head = request->step == TT_HTTP_AT_HEAD, fresh = head && request->head.bytes == 0;
         connection->in_taken += tt_http_request_read(request, connection->in.data + connection->in_taken,
                                                      connection->in.bytes - connection->in_taken);
+        /* the time of a request begins with its first byte, not with the connection's rest */
+        if (fresh && (request->head.bytes > 0 || request->step != TT_HTTP_AT_HEAD))
+            connection->line.since = tt_clock_seconds();
         if (request->step == TT_HTTP_AT_HEAD) continue;
         if (head) set_stage(connection, TT_HTTP_SENDS);
         if (request->step == TT_HTTP_REFUSED) {
