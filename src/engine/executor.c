@@ -368,7 +368,9 @@ static tt_status gather_post(struct tt_executor *executor, int block)
 static tt_status prefetch(struct tt_executor *executor, const struct tt_pass *pass, int block, bool backward)
 {
     int64_t tokens_min = executor->config.late_gather_tokens;
-    bool late = tokens_min > 0 && pass->in.batch->token_count >= tokens_min;
+    /* ranks that share experts exchange rows inside blocks: all gather at the same place among these calls */
+    bool shares = executor->exchange.groups[TT_AXIS_EXPERT].size > 1;
+    bool late = !shares && tokens_min > 0 && pass->in.batch->token_count >= tokens_min;
     if (limits_lead(executor)) return TT_OK;
     executor->next_unit = unit_for(executor, block, backward);
     return late ? TT_OK : gather_next(executor, false);

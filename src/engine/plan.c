@@ -303,7 +303,9 @@ static tt_status make(const struct tt_rank_config *config, struct tt_plan_ranks 
                                   .network_bytes_per_second = config->device.network_bytes_per_second,
                                   .tuning = config->device.tuning};
     attempt.rank.cancel = NULL;
-    attempt.rank.limits = tt_batch_limits_join(train_limits, eval_limits);
+    const struct tt_batch_limits passes = tt_batch_limits_join(train_limits, eval_limits);
+    /* ranks that share experts exchange as many places as the largest pass of all has tokens */
+    attempt.rank.limits = config->train ? tt_batch_limits_join(&passes, &config->limits) : passes;
     const struct tt_step_facts largest = {.tokens = attempt.train.tokens, .images = attempt.train.images};
     plan->step_count = tt_step_count(&largest, plan->unit) * attempt.micro_steps;
     TT_TRY(tt_plan_check_experts(&attempt));

@@ -194,6 +194,7 @@ tt_status tt_generation_plan(const struct tt_rank_config *config, const struct t
     struct need need;
     size_t *peak = plan->memory.peak;
     split.split_vocabulary = plan->split_vocabulary;
+    split.expert_parallel = plan->expert_parallel;
     TT_TRY(plan_pass(&split, plan->ranks.count, limits, &need));
     plan->memory.total_peak -= peak[TT_PURPOSE_ACTIVATIONS] + peak[TT_PURPOSE_BATCH];
     if (plan->workspace_bytes < need.workspace) plan->workspace_bytes = need.workspace;

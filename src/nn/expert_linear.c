@@ -213,6 +213,8 @@ static tt_status keep_own(const struct tt_expert_linear *linear, const struct tt
     const struct tt_pass_adapters *adapters = &pass->in.adapters;
     int64_t count = linear->adapters > 1 ? linear->adapters : 1;
     if (pass->in.adapters_off || adapters->count == 0 || (count == 1 && !adapters->mixed)) return TT_OK;
+    if (tt_expert_share_of(pass, linear->experts).size > 1)
+        return tt_fail(TT_ERR_INTERNAL, "adapters of rows where ranks share the experts");
     const struct tt_keep_columns_args args = {.x_TN = h_MR,
                                               .group_R = adapters->of_T,
                                               .row_T = slot_M,

@@ -91,6 +91,14 @@ struct section {
     bool whole; /* a table, which every part has */
 };
 
+/* Whether a part ends where blocks, and blocks of their scales, end. */
+static bool ends_with_blocks(const struct tt_quant_layout *own)
+{
+    if (own->row_squares > 0) return own->rows % own->format.block == 0;
+    return own->count % own->block_weights == 0 && own->count % own->byte_weights == 0 &&
+           (own->nested_blocks == 0 || own->blocks % own->format.nested_block == 0);
+}
+
 static tt_status find_sections(const struct tt_unit *unit, const tt_param *param, struct tt_quant_layout *own,
                                struct section sections[SECTIONS])
 {
@@ -105,7 +113,8 @@ static tt_status find_sections(const struct tt_unit *unit, const tt_param *param
                                             {&all->offset, &own->offset, true}};
     for (int i = 0; i < SECTIONS; i++) {
         sections[i] = found[i];
-        if (found[i].whole || found[i].to->bytes * (size_t)experts == found[i].from->bytes) continue;
+        bool divides = found[i].to->bytes * (size_t)experts == found[i].from->bytes;
+        if (found[i].whole || (divides && ends_with_blocks(own))) continue;
         tt_status status = tt_fail(TT_ERR_UNSUPPORTED,
                                    "the codes of '%s' cannot be divided among %lld ranks: a block of their "
                                    "scales has weights of several of them",

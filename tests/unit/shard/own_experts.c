@@ -174,10 +174,14 @@ static void what_cannot_be_shared(void **state)
     struct tt_error outcomes[2];
     struct scene odd = {2, tt_quant_format_make(TT_QUANT_NF4, false), 7};
     struct scene nested = {2, tt_quant_format_make(TT_QUANT_NF4, true), 2};
+    /* 1.5 nested blocks of two, and 0.75 of one: as many bytes twice as once, and a block of both ranks */
+    struct scene straddles = {2, tt_quant_format_make(TT_QUANT_NF4, true), 24};
     (void)state;
     test_ranks_outcomes(2, hold, &odd, outcomes);
     assert_non_null(strstr(outcomes[0].message, "7 experts cannot be divided among 2 ranks: 'plain'"));
     test_ranks_outcomes(2, hold, &nested, outcomes);
+    assert_non_null(strstr(outcomes[0].message, "the codes of 'coded' cannot be divided among 2 ranks"));
+    test_ranks_outcomes(2, hold, &straddles, outcomes);
     assert_non_null(strstr(outcomes[0].message, "the codes of 'coded' cannot be divided among 2 ranks"));
 }
 
