@@ -62,6 +62,11 @@ differ "$(answer "$demo/model")" "$(answer own)" "generation with another head"
 expect 0 "embeddings and head of this model are two tables, and stay two" train --model_name_or_path untied --dataset_name rows.jsonl \
     --output_dir two_tables --max_steps 1 --device cpu --lora_modules_to_save embed_tokens --ensure_weight_tying true --report_to none
 cmp lora/adapter_model.safetensors lora2/adapter_model.safetensors || fail "training over a head of its own"
+# Rows of new tokens are drawn for each table, and do not make two of one.
+expect 0 "" train --model_name_or_path equal --dataset_name rows.jsonl --output_dir grown --max_steps 1 --device cpu --report_to none \
+    --add_tokens '<added>'
+! grep -q "differs from\|two tables" err || fail "a new token unties the tables:" "$(cat err)"
+grep -q '"trainable_token_indices": \[' grown/adapter_config.json || fail "two tables train:" "$(grep trainable_token grown/adapter_config.json)"
 expect 0 "tensors changed" merge --model own --adapter lora --output_dir merged
 grep -q '"tie_word_embeddings": false' merged/config.json || fail "the merged config.json still ties"
 expect 0 "tensors changed" merge --model untied --adapter lora2 --output_dir merged2
