@@ -278,6 +278,15 @@ tt_status tt_settings_docs(const struct tt_setting_section *sections, size_t sec
                       "\n## Accepted without effect\n\n| key | why |\n|---|---|\n");
 }
 
+/* A word of several that others read as a truth value (PEFT's init_lora_weights: true) stays one. */
+static bool is_truth(const struct tt_setting_entry *entry)
+{
+    const char *usual = entry->row->default_text;
+    bool truth;
+    return entry->row->type == TT_SETTING_STRING && usual != NULL && tt_value_parse_bool(usual, &truth) &&
+           strcmp(entry->text, usual) == 0;
+}
+
 /* JSON is written unchanged where it is valid YAML; \u escapes may hold halves of surrogate pairs, which YAML
  * refuses. */
 static tt_status append_value(struct tt_str *text, const struct tt_setting_entry *entry)
@@ -292,6 +301,7 @@ static tt_status append_value(struct tt_str *text, const struct tt_setting_entry
         return tt_str_append_text(text, entry->text);
     }
     tt_error_clear();
+    if (is_truth(entry)) return tt_str_append_text(text, entry->text);
     bool text_type = entry->row->type == TT_SETTING_STRING || entry->row->type == TT_SETTING_JSON ||
                      entry->row->type == TT_SETTING_CHOICE ||
                      (entry->row->type == TT_SETTING_DOUBLE && entry->row->choices != NULL) ||

@@ -71,19 +71,37 @@ static bool is_gone(const struct tt_settings *settings, const char *now, const c
            !has_setting(settings, line, bytes, name);
 }
 
+/* Lines that versions until November 2026 wrote in another form. */
+static const struct {
+    const char *before, *now;
+} other_forms[] = {{"init_lora_weights: false\n", "init_lora_weights: true\n"}};
+
+/* Whether `text` has the line, or the other form of it. */
+static bool has_form(const char *text, const char *line, bool of_now)
+{
+    size_t bytes = strcspn(line, "\n") + 1;
+    if (find_line(text, line, bytes) != NULL) return true;
+    for (size_t i = 0; i < sizeof other_forms / sizeof *other_forms; i++) {
+        const char *own = of_now ? other_forms[i].now : other_forms[i].before,
+                   *other = of_now ? other_forms[i].before : other_forms[i].now;
+        if (strncmp(line, own, strlen(own)) == 0 && find_line(text, other, strlen(other)) != NULL)
+            return true;
+    }
+    return false;
+}
+
 /* Whether these are the settings of the run, as this version or an earlier one wrote them. */
 static bool are_same(const struct tt_settings *settings, const char *now, const char *before)
 {
     for (const char *line = now; *line != '\0'; line = next_line(line)) {
         size_t bytes = name_bytes(line);
-        if (find_line(before, line, strcspn(line, "\n") + 1) != NULL) continue;
+        if (has_form(before, line, true)) continue;
         if (bytes == 0 || find_line(before, line, bytes) != NULL || !is_new_default(settings, line, bytes))
             return false;
     }
     for (const char *line = before; *line != '\0'; line = next_line(line)) {
         size_t bytes = name_bytes(line);
-        if (!is_gone(settings, now, line, bytes) && find_line(now, line, strcspn(line, "\n") + 1) == NULL)
-            return false;
+        if (!is_gone(settings, now, line, bytes) && !has_form(now, line, false)) return false;
     }
     return true;
 }
