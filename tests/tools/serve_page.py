@@ -94,10 +94,15 @@ def test_conversation(browser, server):
     browser.type("two")
     check(browser.value("document.querySelector('#message').value") == "one\ntwo" and browser.value("document.querySelectorAll('.turn').length") == 0,
           "Shift+Enter")
-    browser.value("window.grown = new Set(), new MutationObserver(() => { const e = document.querySelector('.answer .content'); "
-                  "if (e) grown.add(e.textContent.length); }).observe(document.querySelector('#talk'), {subtree: true, childList: true, characterData: true})")
+    browser.value("window.grown = [new Set(), new Set(), new Set()], new MutationObserver(() => { "
+                  "document.querySelectorAll('.answer .content').forEach((e, i) => i < 3 && grown[i].add(e.textContent.length)); })"
+                  ".observe(document.querySelector('#talk'), {subtree: true, childList: true, characterData: true})")
+    slow = {"offline": False, "latency": 0, "downloadThroughput": 40000, "uploadThroughput": -1}  # else all is there at once
+    browser.ask("Network.emulateNetworkConditions", **slow)
     send(browser, "Oslo", 0)
-    check(browser.value("grown.size") > 2, "the answer does not grow:", browser.value("grown.size"))
+    browser.ask("Network.emulateNetworkConditions", **{**slow, "downloadThroughput": -1})
+    sizes = browser.value("grown.map(each => each.size)")
+    check(min(sizes) > 2, "the answers do not grow:", sizes)
     wanted = {name: api(server, name, [user("Oslo")]) for name in NAMES}
     check(len({choice["message"]["content"] for choice in wanted.values()}) == 3, "models answer alike, which proves nothing", wanted)
     for name in NAMES:
