@@ -143,6 +143,16 @@ def as_on_the_cpu(suite, family, **more):
     return f"{text}; gradient norms {norms:.1e}"
 
 
+def experts_over_ranks(suite, ranks, family, **more):
+    """Ranks that share the experts of a mixture, at two levels of recomputation: the curve of the CPU with one rank."""
+    suite.needs_gpus(ranks)
+    alone = {**suite.split(family, bf16="false", **more), "device": "cpu"}
+    runs = [suite.split(family, ranks, bf16="false", expert_parallel=ranks, recompute=level, device=suite.device, **more)
+            for level in ("none", "block")]
+    cpu, *ours = suite.together(suite.train, [alone, *runs])
+    return within([run.curve() for run in ours], ["none", "block"], cpu.curve(), 1e-4)
+
+
 DETECTORS = [
     ("frozen norms", {"weights_path": GOLDEN / "detect/retinanet/weights.pth"}),
     ("batch norm", {"norm": "batch", "backbone_width": 8, "backbone_blocks": 1, "pyramid_width": 32}),
@@ -659,6 +669,9 @@ def all_checks(suite):
         suite.check(f"fp32 as on the CPU, {family}", as_on_the_cpu, family, **SLOW_FAMILIES.get(family, {}))
     for name, family, more in ADAPTERS:
         suite.check(f"fp32 as on the CPU, {name}", as_on_the_cpu, family, **more)
+    for ranks, families in ((2, ("dense/qwen3_moe", "dense/deepseek_v3")), (4, ("dense/glm4_moe_lite",))):
+        for family in families:
+            suite.check(f"experts over ranks, {family}, ranks {ranks}", experts_over_ranks, ranks, family)
     for name, family, more in CODED_EXPERTS:
         suite.check(f"fp32 as on the CPU, experts in {name}", as_on_the_cpu, family, **more)
     for family in ("llama3", "phi3", "gemma3", "gemma2"):
