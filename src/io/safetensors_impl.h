@@ -30,7 +30,7 @@ struct tt_safetensors {
     struct tt_coded_experts *coded; /* io/coded_experts.h */
     struct tt_shown_adapters *adapters;
     struct tt_grown_rows *grown; /* io/grown_rows.h */
-    struct tt_halves *halves; /* io/halves.h */
+    struct tt_halves *halves;    /* io/halves.h */
 };
 
 /* A file without a descriptor, at this path, with room for so many entries; NULL where memory ends. */

@@ -169,8 +169,7 @@ static tt_status give_rows(const struct tt_pass *pass, int64_t rows)
     TT_TRY(give(pass, TT_RESULT_LOSS, "loss of rows", TT_F32, rows));
     TT_TRY(give(pass, TT_RESULT_CORRECT, "hits of rows", TT_I32, rows));
     TT_TRY(give(pass, TT_RESULT_ENTROPY, "entropy of rows", TT_F32, rows));
-    if (pass->in.want_squares)
-        TT_TRY(give(pass, TT_RESULT_SQUARES, "squares of rows", TT_F32, rows));
+    if (pass->in.want_squares) TT_TRY(give(pass, TT_RESULT_SQUARES, "squares of rows", TT_F32, rows));
     if (!pass->in.scales_follow) return TT_OK;
     return give(pass, TT_RESULT_MEAN, "mean logits of rows", TT_F32, rows);
 }

@@ -200,7 +200,7 @@ struct tt_pass_inputs {
     tt_tensor scale_N;
     /* scale_N is written between forward and backward, from the losses of all rows: the gradient waits for backward. */
     bool scales_follow;
-    bool want_squares; /* the head gives TT_RESULT_SQUARES */
+    bool want_squares;    /* the head gives TT_RESULT_SQUARES */
     tt_tensor dscores_BL; /* f32: the gradient of the scores, written between forward and backward */
     float label_smoothing;
     float embedding_noise; /* in training: alpha of the noise on embeddings (backend/ops/noise.h); 0: none */
@@ -211,8 +211,7 @@ struct tt_pass_inputs {
 #define TT_RESULT_CORRECT "correct_N" /* i32: 1 where the label has the largest logit */
 #define TT_RESULT_ENTROPY "entropy_N" /* f32 */
 #define TT_RESULT_MEAN "mean_N"       /* f32: the mean of the logits; only with scales_follow */
-#define TT_RESULT_SQUARES                                                                                    \
-    "squares_N" /* f32: log sum_v p[v]^2 of the prediction; only with want_squares */
+#define TT_RESULT_SQUARES "squares_N" /* f32: log sum_v p[v]^2 of the prediction; only with want_squares */
 #define TT_RESULT_LOGITS "logits_NV"  /* f32; only with want_logits, and then alone */
 #define TT_RESULT_SCORES                                                                                     \
     "scores_BL" /* f32: of each sequence; of a head with scores, which gives nothing else */

@@ -87,8 +87,8 @@ struct tt_objective_rows {
     const int32_t *correct_N;                 /* 1 where the label is the arg max */
     const float *entropy_N;                   /* of the predictions */
     const float *mean_N;                      /* of the logits over the vocabulary */
-    const float *squares_N; /* log of the sum of squares of the probabilities; NULL unless ops->reads_squares */
-    const float *scores_BL;                   /* [sequences][label_count] */
+    const float *squares_N; /* log of the sum of their squares; NULL unless ops->reads_squares */
+    const float *scores_BL; /* [sequences][label_count] */
     int64_t label_count;
     const double *shared;            /* [TT_OBJECTIVE_SHARED_MAX] sums of ops->share over the step */
     struct tt_step_lists_view lists; /* of what ops->share listed */

@@ -246,6 +246,7 @@ static void hostile_arguments(void **state)
     REFUSE(args.k_cache_RC = tt_tensor_2d(memory[4], TT_F32, 5, 7), "cache of k");
     REFUSE(args.v_cache_RC.data = memory[2], "overlap in memory");
     REFUSE((args.q_norm.is = true, args.q_norm.weight_E = tt_tensor_1d(memory[3], TT_F32, 7)), "weight of q");
+    REFUSE((args.k_norm.is = true, args.k_norm.weight_E = tt_tensor_1d(memory[3], TT_F32, 9)), "weight of k");
     test_device_close(&device);
 }
 

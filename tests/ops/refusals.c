@@ -226,17 +226,22 @@ static void columns_of_tokens(void **state)
            "put_token_columns: 2 columns are named, the matrix has 1");
 }
 
+static void squares_of_probabilities(void **state)
+{
+    (void)state;
+    struct tt_log_squares_args squares = {matrix(0, TT_F32, 2, 4), vector(1, TT_F32, 2), 0};
+    test_ok(tt_log_squares(device.stream, &squares));
+    REFUSE(tt_log_squares, squares, args.y_N = vector(1, TT_F32, 3), "log_squares: y");
+    REFUSE(tt_log_squares, squares, args.soft_cap = -1, "soft_cap -1 is negative");
+    REFUSE(tt_log_squares, squares, args.y_N = vector(0, TT_F32, 2), "log_squares: ");
+}
+
 static void rows_and_elements(void **state)
 {
     (void)state;
     struct tt_sum_rows_args sum = {matrix(0, TT_F32, 2, 4), vector(1, TT_F32, 4)};
     test_ok(tt_sum_rows(device.stream, &sum));
     REFUSE(tt_sum_rows, sum, args.x_RD.dims[0] = 0, "sum_rows: x has no rows");
-    struct tt_log_squares_args squares = {matrix(0, TT_F32, 2, 4), vector(1, TT_F32, 2), 0};
-    test_ok(tt_log_squares(device.stream, &squares));
-    REFUSE(tt_log_squares, squares, args.y_N = vector(1, TT_F32, 3), "log_squares: y");
-    REFUSE(tt_log_squares, squares, args.soft_cap = -1, "soft_cap -1 is negative");
-    REFUSE(tt_log_squares, squares, args.y_N = vector(0, TT_F32, 2), "log_squares: ");
     struct tt_center_args center = {matrix(0, TT_F32, 2, 4), matrix(1, TT_F32, 2, 4)};
     test_ok(tt_center(device.stream, &center));
     REFUSE(tt_center, center, args.y_ND = matrix(1, TT_BF16, 2, 4), "center: y");
@@ -519,6 +524,7 @@ int main(void)
         cmocka_unit_test(norms),
         cmocka_unit_test(products),
         cmocka_unit_test(columns_of_tokens),
+        cmocka_unit_test(squares_of_probabilities),
         cmocka_unit_test(rows_and_elements),
         cmocka_unit_test(coded_products),
         cmocka_unit_test(coded_gates),

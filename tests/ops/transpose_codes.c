@@ -122,7 +122,8 @@ static void wrong_arguments_are_refused(void **state)
     test_refused(tt_transpose_codes(device.stream, &args), TT_ERR_INTERNAL, "not multiples of 16");
     args = good;
     args.matrices = 5;
-    test_refused(tt_transpose_codes(device.stream, &args), TT_ERR_INTERNAL, "not those of 5 matrices");
+    test_refused(tt_transpose_codes(device.stream, &args), TT_ERR_INTERNAL,
+                 "rows do not divide into 5 matrices");
     args = good;
     args.transposed_KN = tt_tensor_2d(codes.view.data, TT_F8_E4M3, 48, 32);
     test_refused(tt_transpose_codes(device.stream, &args), TT_ERR_INTERNAL, "transposed");

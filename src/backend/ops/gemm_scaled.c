@@ -66,7 +66,7 @@ tt_status tt_transpose_codes(struct tt_stream *stream, const struct tt_transpose
     if (check.status != TT_OK) return check.status;
     int64_t count = args->matrices == 0 ? 1 : args->matrices;
     tt_check_that(&check, count > 0 && codes.dims[0] % count == 0 && transposed.dims[0] % count == 0,
-                  "%lld and %lld rows are not those of %lld matrices", (long long)codes.dims[0],
+                  "%lld and %lld rows do not divide into %lld matrices", (long long)codes.dims[0],
                   (long long)transposed.dims[0], (long long)count);
     if (check.status != TT_OK) return check.status;
     check_transposed(&check, tt_tensor_rows(codes, 0, codes.dims[0] / count), "transposed",

@@ -1,5 +1,5 @@
-/* The logarithm of the sum of squares of the predicted probabilities of rows of logits, for losses that weigh answers by
- * how likely they are among others (WPO, arXiv 2406.11827, section 3.2):
+/* The logarithm of the sum of squares of the predicted probabilities of rows of logits, for losses that weigh answers
+ * by how likely they are among others (WPO, arXiv 2406.11827, section 3.2):
  *     y[n] = log sum_v p[n,v]^2 = log sum_v exp(2 d[v]) - 2 log sum_v exp(d[v]),  d = logits - max
  * soft_cap as in cross_entropy.h. Exponentials are fp32, and so are their sums over parts of a row. */
 #ifndef TT_BACKEND_OPS_LOG_SQUARES_H
