@@ -55,6 +55,7 @@ test)
         "crun: has_command crun"
         "iproute2: has_command ip"
         "curl: has_command curl"
+        "liblapack3: /sbin/ldconfig -p | grep -qE 'lib(lapack.so.3|openblas.so.0)'"
         "patchelf: has_command patchelf"
         "python3-venv: python3 -c 'import ensurepip'"
         "debhelper: has_command dh"
