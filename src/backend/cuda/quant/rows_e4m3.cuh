@@ -114,6 +114,13 @@ __device__ __forceinline__ uint8_t code_of(float x, struct row_divisor by)
     return (uint8_t)__nv_cvt_float_to_fp8(divided(x, by), __NV_SATFINITE, __NV_E4M3);
 }
 
+/* Those of two numbers, the first in the low byte: one instruction rounds both. */
+__device__ __forceinline__ uint32_t codes_of(float x, float y, struct row_divisor by_x, struct row_divisor by_y)
+{
+    return __nv_cvt_float2_to_fp8x2(make_float2(divided(x, by_x), divided(y, by_y)), __NV_SATFINITE,
+                                    __NV_E4M3);
+}
+
 /* The number that a code stands for, exactly. */
 __device__ __forceinline__ float e4m3_value(uint32_t code)
 {

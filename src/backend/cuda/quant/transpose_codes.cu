@@ -37,7 +37,11 @@ __device__ __forceinline__ void load_numbers(const struct turning &t, const uint
     uint32_t word = *reinterpret_cast<const uint32_t *>(codes + row * t.cols + col);
     float scale = t.scale[row];
 #pragma unroll
-    for (int i = 0; i < WORD; i++) x[i] = __fmul_rn(e4m3_value(word >> 8 * i & 0xffu), scale);
+    for (int i = 0; i < WORD; i += 2) {
+        float2 pair = e4m3_values(word >> 8 * i & 0xffffu);
+        x[i] = __fmul_rn(pair.x, scale);
+        x[i + 1] = __fmul_rn(pair.y, scale);
+    }
 }
 
 template <typename T>
@@ -95,7 +99,11 @@ template <typename T> __global__ void __launch_bounds__(THREADS) turn_tiles(cons
             float x[WORD];
             load_numbers(t, static_cast<const T *>(t.from), first_row + r, col, x);
 #pragma unroll
-            for (int i = 0; i < WORD; i++) tile[word * WORD + i][r] = code_of(x[i], by[i]);
+            for (int i = 0; i < WORD; i += 2) {
+                uint32_t pair = codes_of(x[i], x[i + 1], by[i], by[i + 1]);
+                tile[word * WORD + i][r] = (uint8_t)pair;
+                tile[word * WORD + i + 1][r] = (uint8_t)(pair >> 8);
+            }
         }
     }
     __syncthreads();
