@@ -714,6 +714,8 @@ def all_checks(suite):
     suite.check("the bits of threads and of processes", same_bits_over_transports, "llama3", when=0)
     suite.check("the bits of threads and of processes, sums in bf16", same_bits_over_transports, "qwen3",
                 reduce_dtype="bfloat16", when=0)
+    suite.check("the bits of threads and of processes, experts over ranks", same_bits_over_transports, "dense/qwen3_moe",
+                expert_parallel=2, when=0)
     for strategy in ("HYBRID_SHARD", "FULL_SHARD"):
         suite.check(f"two machines, {strategy}", machines, strategy, when=0)
     suite.check("a rank is killed", a_rank_goes, signal.SIGKILL, when=2)
