@@ -168,7 +168,8 @@ static void check_run(struct test_device *device, int threads, void *context)
     else
         test_tensor_equal("y", &y, &p->first);
     tt_buffer_destroy(scratch);
-    test_tensor_free(&y);
+    struct test_tensor *rest[] = {&border, &x_scale, &w_scale, &h, &b, &bias, &y};
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) test_tensor_free(rest[i]);
 }
 
 /* The bits may differ between instruction sets, and not between runs and numbers of threads. */
