@@ -119,30 +119,6 @@ static void wrong_tokens_are_refused(void **state)
 
 /* ---- Curves ---- */
 
-static void compare_steps(const struct curve *curve, const char *how, const char *output)
-{
-    static const struct {
-        const char *name;
-        double limit;
-    } columns[] = {{"loss", 1e-5}, {"grad_norm", 1e-3}};
-    char path[512];
-    struct tt_json reference = {0};
-    (void)snprintf(path, sizeof path, GOLDEN "%s/train_reference.json", curve->name);
-    test_must(tt_json_read(path, 1 << 24, &reference));
-    for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
-        double got[STEPS + 1];
-        assert_int_equal(test_read_log(output, columns[c].name, got, STEPS + 1), STEPS);
-        for (size_t i = 0; i < STEPS; i++) {
-            const struct tt_json_value *step = tt_json_at(tt_json_get(reference.root, "steps"), i);
-            double want = tt_json_number(tt_json_get(step, columns[c].name));
-            if (fabs(got[i] - want) > columns[c].limit * want)
-                fail_msg("%s, %s, step %zu: %s %.9g, PEFT has %.9g", curve->name, how, i + 1, columns[c].name,
-                         got[i], want);
-        }
-    }
-    tt_json_deinit(&reference);
-}
-
 static void check_run(const struct curve *curve, const char *how)
 {
     char path[512], weights[512], worst[200];
@@ -158,7 +134,8 @@ static void check_run(const struct curve *curve, const char *how)
                    TEST_GOLDEN_STEPS " save_strategy no learning_rate 0.01 save_embedding_layers false");
     test_words_add(&settings, how);
     test_train_ok(settings.list, output, &summary);
-    compare_steps(curve, how, output);
+    (void)snprintf(path, sizeof path, GOLDEN "%s/train_reference.json", curve->name);
+    test_same_curve(path, STEPS, how, output);
     (void)snprintf(weights, sizeof weights, "%s/adapter_model.safetensors", output);
     (void)snprintf(path, sizeof path, GOLDEN "%s/adapter_final/adapter_model.safetensors", curve->name);
     double error = test_compare_weights(weights, path, worst, sizeof worst);

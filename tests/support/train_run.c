@@ -84,6 +84,30 @@ int test_read_log(const char *output_dir, const char *name, double *values, int 
     return count;
 }
 
+void test_same_curve(const char *reference_path, int steps, const char *what, const char *output_dir)
+{
+    static const struct {
+        const char *name;
+        double limit;
+    } columns[] = {{"loss", 1e-5}, {"grad_norm", 1e-3}, {"learning_rate", 1e-9}};
+    enum { MOST = 256 };
+    double got[MOST];
+    struct tt_json reference = {0};
+    assert_true(steps < MOST);
+    assert_int_equal(tt_json_read(reference_path, 1 << 24, &reference), TT_OK);
+    for (size_t c = 0; c < sizeof columns / sizeof *columns; c++) {
+        assert_int_equal(test_read_log(output_dir, columns[c].name, got, steps + 1), steps);
+        for (int i = 0; i < steps; i++) {
+            const struct tt_json_value *step = tt_json_at(tt_json_get(reference.root, "steps"), (size_t)i);
+            double want = tt_json_number(tt_json_get(step, columns[c].name));
+            if (!(fabs(got[i] - want) <= columns[c].limit * want))
+                fail_msg("%s, %s, step %d: %s %.9g, the reference has %.9g", reference_path, what, i + 1,
+                         columns[c].name, got[i], want);
+        }
+    }
+    tt_json_deinit(&reference);
+}
+
 static double relative_error(const struct tt_safetensors *a, const struct tt_safetensors *b,
                              const struct tt_safetensors_entry *wanted)
 {

@@ -20,6 +20,9 @@ void test_evaluate_ok(const char *const *pairs, bool exact_match, struct tt_eval
 
 /* Reads the values of `name` from the log rows that have it, in order; returns their number (at most `capacity`). */
 int test_read_log(const char *output_dir, const char *name, double *values, int capacity);
+/* Compares `steps` logged losses, gradient norms and learning rates with the "steps" of a reference (JSON) at its bars:
+ * 1e-5, 1e-3 and 1e-9, relative. Fails the test, with `what`, at the first that differs. */
+void test_same_curve(const char *reference_path, int steps, const char *what, const char *output_dir);
 /* Relative error ||a - b|| / ||b|| of every tensor of two safetensors files; fails the test when names or shapes
  * differ. */
 double test_compare_weights(const char *path, const char *reference_path, char *worst_name,
